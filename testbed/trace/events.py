@@ -1,0 +1,105 @@
+"""One line of a trace, and what its numbers mean; the C side is images/agent/protocol.h.
+
+An event table is a numpy structured array of :data:`EVENT`, shape ``(n,)``. The order of its rows is the order in
+time over all CPUs, because observer and agent take their place in it from one counter in the guest.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+__all__ = ["EVENT", "Counter", "Kind", "Ledger", "Owner", "Ring", "XdpStatistics"]
+
+EVENT = np.dtype(
+    [
+        ("time_ns", "<u8"),
+        ("kind", "<u2"),
+        ("cpu", "u1"),
+        ("flags", "u1"),
+        ("subject", "<u4"),
+        ("a", "<i4"),
+        ("b", "<i4"),
+        ("c", "<u8"),
+    ]
+)
+
+
+class Kind(enum.IntEnum):
+    """What happened; the comment says what ``subject``, ``a``, ``b`` and ``c`` hold."""
+
+    STEP_BEGIN = 1  # step; kind; queue; count or operand
+    STEP_END = 2  # step; 0 or -errno; -; frames, entries or bytes done
+    RX = 3  # chunk; bytes; 1 numbered and intact, 0 foreign, -1 damaged; sequence
+    FILL = 4  # chunk posted to FILL
+    TX = 5  # chunk submitted; bytes; -; sequence
+    COMPLETION = 6  # chunk taken from COMPLETION
+    LEDGER = 7  # chunk; Ledger; Owner before; sequence
+    RING = 8  # Ring; producer; consumer; entries | need_wakeup << 32
+    XDP_STATISTICS = 9  # XdpStatistics; -; -; value
+    OWNERS = 10  # Owner; -; -; chunks
+    INTERFACE = 11  # Counter; -; -; value
+    IRQ = 32  # irq of a queue vector
+    SCHEDULE = 33  # napi_id
+    POLL = 34  # napi_id; work; budget; written when the poll returned
+    COMPLETE = 35  # napi_id; work_done; returned
+    WATCHDOG = 36  # napi_id: the gro_flush_timeout timer fired
+    REDIRECT = 37  # queue index in the map; errno (0 or negative); map type
+    XDP_EXCEPTION = 38  # -; XDP action
+    FLUSH = 39  # xdp_do_flush()
+    VERDICT = 40  # XDP action of our program for a numbered frame; -; -; sequence
+    LOG = 64  # line of the kernel log that is a splat
+
+
+class Ledger(enum.IntEnum):
+    """What the agent's ledger of chunks found wrong."""
+
+    NOT_KERNELS = 1
+    TWICE = 2
+    OUT_OF_ORDER = 3
+    DUPLICATE = 4
+    CHANGED = 5
+    DAMAGED = 6
+    BAD_ADDRESS = 7
+    SURPLUS = 8
+
+
+class Owner(enum.IntEnum):
+    """Where a chunk of the UMEM is, by what user space has seen."""
+
+    USER = 0
+    FILL = 1
+    KERNEL = 2
+    RX = 3
+    TX = 4
+
+
+class Ring(enum.IntEnum):
+    """The four rings of an AF_XDP socket."""
+
+    FILL = 0
+    RX = 1
+    TX = 2
+    COMPLETION = 3
+
+
+class XdpStatistics(enum.IntEnum):
+    """The fields of struct xdp_statistics, in their order (include/uapi/linux/if_xdp.h)."""
+
+    RX_DROPPED = 0
+    RX_INVALID_DESCS = 1
+    TX_INVALID_DESCS = 2
+    RX_RING_FULL = 3
+    RX_FILL_RING_EMPTY_DESCS = 4
+    TX_RING_EMPTY_DESCS = 5
+
+
+class Counter(enum.IntEnum):
+    """Counters of the interface and of softnet that the agent reads."""
+
+    RX_PACKETS = 0
+    TX_PACKETS = 1
+    RX_DROPPED = 2
+    RX_MISSED = 3
+    SOFTNET_DROPPED = 4
