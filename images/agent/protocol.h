@@ -71,7 +71,7 @@ struct tb_step {
 enum tb_step_kind {
 	TB_STEP_RINGS = 1,	/* a: Rx, b: Tx descriptors of the NIC's rings */
 	TB_STEP_UMEM = 2,	/* count: chunks, a: chunk bytes, b: FILL entries, c: COMPLETION entries */
-	TB_STEP_XDP_ATTACH = 3, /* a: enum tb_verdict, b: enum tb_xdp_mode */
+	TB_STEP_XDP_ATTACH = 3, /* a: enum xdp_action, b: enum tb_xdp_mode */
 	TB_STEP_XDP_DETACH = 4,
 	TB_STEP_BIND = 5,   /* queue; a: XDP_ZEROCOPY | XDP_COPY | XDP_USE_NEED_WAKEUP, b: RX, c: TX entries */
 	TB_STEP_UNBIND = 6,
@@ -88,7 +88,6 @@ enum tb_step_kind {
 	TB_STEP_HOST = 17, /* a barrier; a: the action's number */
 };
 
-enum tb_verdict { TB_VERDICT_REDIRECT = 0, TB_VERDICT_PASS = 1, TB_VERDICT_DROP = 2, TB_VERDICT_TX = 3 };
 enum tb_xdp_mode { TB_XDP_NATIVE = 0, TB_XDP_GENERIC = 1 };
 enum tb_setting { TB_SET_NAPI_DEFER_HARD_IRQS = 1, TB_SET_GRO_FLUSH_TIMEOUT = 2 };
 

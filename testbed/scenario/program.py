@@ -23,7 +23,7 @@ class StepKind(enum.IntEnum):
 
     RINGS = 1  # a: Rx, b: Tx descriptors of the NIC's rings
     UMEM = 2  # count: chunks; a: bytes of a chunk, b: FILL entries, c: COMPLETION entries
-    XDP_ATTACH = 3  # a: Verdict, b: XdpMode
+    XDP_ATTACH = 3  # a: Verdict (enum xdp_action), b: XdpMode
     XDP_DETACH = 4
     BIND = 5  # queue; a: BindFlags, b: RX entries, c: TX entries
     UNBIND = 6
@@ -49,12 +49,12 @@ class BindFlags(enum.IntFlag):
 
 
 class Verdict(enum.IntEnum):
-    """What our XDP program does with a numbered frame."""
+    """What our XDP program does with a numbered frame: enum xdp_action (include/uapi/linux/bpf.h)."""
 
-    REDIRECT = 0
-    PASS = 1
-    DROP = 2
+    DROP = 1
+    PASS = 2
     TX = 3
+    REDIRECT = 4
 
 
 class XdpMode(enum.IntEnum):

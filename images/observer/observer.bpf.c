@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Watches the NIC under test from inside its guest: every interrupt of a queue, NAPI schedule, poll, completion,
+ * deferral timer, XDP redirect and flush becomes one tb_event. Observer and agent draw their row from one counter, so
+ * that the order of rows is the order in time, whoever wrote them and on whichever CPU.
+ */
+#include "kernel.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_core_read.h>
+#include "protocol.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define TB_MAX_EVENTS 262144
+
+/* Shared with the agent through mmap. */
+struct {
+	__u32 head; /* next free row */
+	__u32 lost; /* events that found no row */
+	__u32 recording;
+	__s32 ifindex; /* the NIC under test */
+	__u32 verdict; /* enum xdp_action for numbered frames */
+	__u8 queue_irq[TB_MAX_IRQS];
+} control SEC(".bss");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, TB_MAX_EVENTS);
+	__type(key, __u32);
+	__type(value, struct tb_event);
+} events SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+static __always_inline void record(__u16 kind, __u32 subject, __s32 a, __s32 b, __u64 c)
+{
+	struct tb_event *event;
+	__u32 row;
+
+	if (!control.recording)
+		return;
+	row = __sync_fetch_and_add(&control.head, 1);
+	event = bpf_map_lookup_elem(&events, &row);
+	if (!event) {
+		__sync_fetch_and_add(&control.lost, 1);
+		return;
+	}
+	event->time_ns = bpf_ktime_get_ns();
+	event->kind = kind;
+	event->cpu = bpf_get_smp_processor_id();
+	event->flags = 0;
+	event->subject = subject;
+	event->a = a;
+	event->b = b;
+	event->c = c;
+}
+
+static __always_inline bool watched(const struct napi_struct *napi)
+{
+	return napi->dev && napi->dev->ifindex == control.ifindex;
+}
+
+SEC("tp_btf/irq_handler_entry")
+int BPF_PROG(on_irq, int irq, struct irqaction *action)
+{
+	__u32 number = irq;
+
+	if (number < TB_MAX_IRQS && control.queue_irq[number])
+		record(TB_EV_IRQ, number, 0, 0, 0);
+	return 0;
+}
+
+SEC("fentry/__napi_schedule")
+int BPF_PROG(on_schedule, struct napi_struct *napi)
+{
+	if (watched(napi))
+		record(TB_EV_SCHEDULE, napi->napi_id, 0, 0, 0);
+	return 0;
+}
+
+SEC("fentry/__napi_schedule_irqoff")
+int BPF_PROG(on_schedule_irqoff, struct napi_struct *napi)
+{
+	if (watched(napi))
+		record(TB_EV_SCHEDULE, napi->napi_id, 0, 0, 0);
+	return 0;
+}
+
+SEC("tp_btf/napi_poll")
+int BPF_PROG(on_poll, struct napi_struct *napi, int work, int budget)
+{
+	if (watched(napi))
+		record(TB_EV_POLL, napi->napi_id, work, budget, 0);
+	return 0;
+}
+
+SEC("fexit/napi_complete_done")
+int BPF_PROG(on_complete, struct napi_struct *napi, int work_done, bool returned)
+{
+	if (watched(napi))
+		record(TB_EV_COMPLETE, napi->napi_id, work_done, returned, 0);
+	return 0;
+}
+
+/* The timer of gro_flush_timeout. Static in the kernel, but its address is taken, so BTF knows it. */
+SEC("fentry/napi_watchdog")
+int BPF_PROG(on_watchdog, struct hrtimer *timer)
+{
+	struct napi_struct *napi =
+		(void *)timer - bpf_core_field_offset(struct napi_struct, timer);
+	struct net_device *dev = BPF_CORE_READ(napi, dev);
+
+	if (dev && BPF_CORE_READ(dev, ifindex) == control.ifindex)
+		record(TB_EV_WATCHDOG, BPF_CORE_READ(napi, napi_id), 0, 0, 0);
+	return 0;
+}
+
+/* xdp_redirect(dev, prog, target, error, map type, map id, index) and xdp_redirect_err() of the same class */
+static __always_inline int redirected(unsigned long long *ctx)
+{
+	struct net_device *dev = (void *)ctx[0];
+	int ifindex = 0;
+
+	bpf_core_read(&ifindex, sizeof(ifindex), &dev->ifindex);
+	if (ifindex == control.ifindex)
+		record(TB_EV_REDIRECT, ctx[6], (__s32)ctx[3], (__s32)ctx[4], 0);
+	return 0;
+}
+
+SEC("tp_btf/xdp_redirect")
+int on_redirect(unsigned long long *ctx)
+{
+	return redirected(ctx);
+}
+
+SEC("tp_btf/xdp_redirect_err")
+int on_redirect_error(unsigned long long *ctx)
+{
+	return redirected(ctx);
+}
+
+SEC("tp_btf/xdp_exception")
+int BPF_PROG(on_exception, struct net_device *dev, struct bpf_prog *program, __u32 action)
+{
+	if (dev->ifindex == control.ifindex)
+		record(TB_EV_XDP_EXCEPTION, 0, action, 0, 0);
+	return 0;
+}
+
+SEC("fentry/xdp_do_flush")
+int BPF_PROG(on_flush)
+{
+	record(TB_EV_FLUSH, 0, 0, 0, 0);
+	return 0;
+}
+
+/* The program under the sockets: numbered frames get the scenario's verdict, all others go to the stack. */
+SEC("xdp")
+int numbered_frames(struct xdp_md *ctx)
+{
+	unsigned char *data = (void *)(long)ctx->data;
+	struct tb_payload *payload = (void *)(data + 14);
+	__u32 verdict = control.verdict;
+
+	if ((void *)(payload + 1) > (void *)(long)ctx->data_end)
+		return XDP_PASS;
+	if (data[12] != TB_ETHERTYPE >> 8 || data[13] != (TB_ETHERTYPE & 0xff))
+		return XDP_PASS;
+	record(TB_EV_VERDICT, verdict, 0, 0, bpf_ntohl(payload->sequence));
+	if (verdict == XDP_REDIRECT)
+		return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+	return verdict;
+}
