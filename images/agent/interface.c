@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The NIC under test, as the kernel's ioctls and sysfs show it. */
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "agent.h"
+
+#define ADDRESS "192.0.2.2" /* TEST-NET-1, /24 */
+#define NETMASK "255.255.255.0"
+
+const char interface_name[] = "eth0";
+
+unsigned int interface_index(void)
+{
+	return if_nametoindex(interface_name);
+}
+
+static int request(unsigned long code, struct ifreq *ifr)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int error = 0;
+
+	if (fd < 0)
+		return -errno;
+	strcpy(ifr->ifr_name, interface_name);
+	if (ioctl(fd, code, ifr))
+		error = -errno;
+	close(fd);
+	return error;
+}
+
+void interface_mac(__u8 mac[6])
+{
+	struct ifreq ifr = { 0 };
+
+	request(SIOCGIFHWADDR, &ifr);
+	memcpy(mac, ifr.ifr_hwaddr.sa_data, 6);
+}
+
+static int set_address(unsigned long code, const char *text)
+{
+	struct ifreq ifr = { 0 };
+	struct sockaddr_in *address = (struct sockaddr_in *)&ifr.ifr_addr;
+
+	address->sin_family = AF_INET;
+	inet_pton(AF_INET, text, &address->sin_addr);
+	return request(code, &ifr);
+}
+
+int interface_up(void)
+{
+	struct ifreq ifr = { 0 };
+	int error = set_address(SIOCSIFADDR, ADDRESS);
+
+	if (!error)
+		error = set_address(SIOCSIFNETMASK, NETMASK);
+	if (!error)
+		error = request(SIOCGIFFLAGS, &ifr);
+	ifr.ifr_flags |= IFF_UP;
+	return error ? error : request(SIOCSIFFLAGS, &ifr);
+}
+
+static FILE *open_sysfs(const char *name, const char *mode)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/%s", interface_name, name);
+	return fopen(path, mode);
+}
+
+static __u64 read_sysfs(const char *name)
+{
+	FILE *file = open_sysfs(name, "re");
+	__u64 value = 0;
+
+	if (!file)
+		return 0;
+	if (fscanf(file, "%llu", &value) != 1)
+		value = 0;
+	fclose(file);
+	return value;
+}
+
+static int write_sysfs(const char *name, __u64 value)
+{
+	FILE *file = open_sysfs(name, "we");
+	int error = 0;
+
+	if (!file)
+		return -errno;
+	if (fprintf(file, "%llu\n", value) < 0)
+		error = -errno;
+	if (fclose(file) && !error)
+		error = -errno;
+	return error;
+}
+
+bool interface_has_carrier(void)
+{
+	return read_sysfs("carrier") == 1;
+}
+
+void interface_driver(char *name, size_t bytes)
+{
+	char path[PATH_MAX], target[PATH_MAX] = "";
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/device/driver", interface_name);
+	if (readlink(path, target, sizeof(target) - 1) < 0)
+		return;
+	snprintf(name, bytes, "%s", strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
+}
+
+int interface_set_rings(__u32 rx, __u32 tx)
+{
+	struct ethtool_ringparam rings = { .cmd = ETHTOOL_GRINGPARAM };
+	struct ifreq ifr = { .ifr_data = (void *)&rings };
+	int error = request(SIOCETHTOOL, &ifr);
+
+	if (error || (rings.rx_pending == rx && rings.tx_pending == tx))
+		return error;
+	rings.cmd = ETHTOOL_SRINGPARAM;
+	rings.rx_pending = rx;
+	rings.tx_pending = tx;
+	return request(SIOCETHTOOL, &ifr);
+}
+
+int interface_set(enum tb_setting setting, __u64 value)
+{
+	switch (setting) {
+	case TB_SET_NAPI_DEFER_HARD_IRQS:
+		return write_sysfs("napi_defer_hard_irqs", value);
+	case TB_SET_GRO_FLUSH_TIMEOUT:
+		return write_sysfs("gro_flush_timeout", value);
+	}
+	return -EINVAL;
+}
+
+/* The second column of /proc/net/softnet_stat: packets dropped because a backlog was full, summed over CPUs. */
+static __u64 softnet_dropped(void)
+{
+	FILE *file = fopen("/proc/net/softnet_stat", "re");
+	unsigned int processed, dropped;
+	__u64 sum = 0;
+
+	if (!file)
+		return 0;
+	while (fscanf(file, "%x %x%*[^\n]", &processed, &dropped) == 2)
+		sum += dropped;
+	fclose(file);
+	return sum;
+}
+
+__u64 interface_counter(enum tb_counter counter)
+{
+	switch (counter) {
+	case TB_COUNTER_RX_PACKETS:
+		return read_sysfs("statistics/rx_packets");
+	case TB_COUNTER_TX_PACKETS:
+		return read_sysfs("statistics/tx_packets");
+	case TB_COUNTER_RX_DROPPED:
+		return read_sysfs("statistics/rx_dropped");
+	case TB_COUNTER_RX_MISSED:
+		return read_sysfs("statistics/rx_missed_errors");
+	case TB_COUNTER_SOFTNET_DROPPED:
+		return softnet_dropped();
+	}
+	return 0;
+}
+
+/* "eth0-TxRx-0", "eth0-rx-0", "eth0:tx-0" are queue vectors; "eth0", "eth0:mac" are not. */
+static bool serves_queue(const char *actions)
+{
+	char lower[128];
+	size_t length = strlen(interface_name), i;
+
+	if (strncmp(actions, interface_name, length))
+		return false;
+	for (i = 0; actions[length + i] && i + 1 < sizeof(lower); i++)
+		lower[i] = tolower((unsigned char)actions[length + i]);
+	lower[i] = 0;
+	return strstr(lower, "rx-") || strstr(lower, "tx-");
+}
+
+static bool read_irq_actions(int irq, char *actions, int bytes)
+{
+	char path[64];
+	FILE *file;
+	bool read;
+
+	snprintf(path, sizeof(path), "/sys/kernel/irq/%d/actions", irq);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	read = fgets(actions, bytes, file);
+	fclose(file);
+	return read;
+}
+
+void interface_mark_queue_irqs(__u8 marks[TB_MAX_IRQS])
+{
+	int vectors = 0, other = -1;
+	char actions[128];
+
+	for (int irq = 0; irq < TB_MAX_IRQS; irq++) {
+		marks[irq] = 0;
+		if (!read_irq_actions(irq, actions, sizeof(actions)))
+			continue;
+		if (serves_queue(actions)) {
+			marks[irq] = 1;
+			vectors++;
+		} else if (!strncmp(actions, interface_name, strlen(interface_name))) {
+			other = irq;
+		}
+	}
+	if (!vectors && other >= 0) /* one vector serves everything */
+		marks[other] = 1;
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* What each kind of step does. A step returns a count, or -errno, which ends the program. */
+#include <errno.h>
+#include <time.h>
+#include "agent.h"
+
+typedef int step_function(const struct tb_step *step);
+
+static __u32 current; /* index of the step that runs */
+
+static int step_rings(const struct tb_step *step)
+{
+	int error = interface_set_rings(step->a, step->b);
+
+	trace_queue_irqs();
+	return error;
+}
+
+static int step_umem(const struct tb_step *step)
+{
+	return xsk_umem(step->count, step->a, step->b, step->c);
+}
+
+static int step_xdp_attach(const struct tb_step *step)
+{
+	int error = trace_attach_xdp(step->a, step->b);
+
+	trace_queue_irqs();
+	return error;
+}
+
+static int step_xdp_detach(const struct tb_step *step)
+{
+	int error = trace_detach_xdp();
+
+	trace_queue_irqs();
+	return error;
+}
+
+static int step_bind(const struct tb_step *step)
+{
+	int error = xsk_bind(step->queue, step->a, step->b, step->c);
+
+	trace_queue_irqs();
+	return error;
+}
+
+static int step_unbind(const struct tb_step *step)
+{
+	return xsk_close();
+}
+
+static int step_fill(const struct tb_step *step)
+{
+	return xsk_fill(step->count);
+}
+
+static int step_rx_drain(const struct tb_step *step)
+{
+	return xsk_rx_drain(step->count);
+}
+
+static int step_tx(const struct tb_step *step)
+{
+	return xsk_tx(step->count, step->a);
+}
+
+static int step_tx_kick(const struct tb_step *step)
+{
+	return xsk_kick_tx();
+}
+
+static int step_comp_drain(const struct tb_step *step)
+{
+	return xsk_comp_drain(step->count);
+}
+
+static int step_wakeup_rx(const struct tb_step *step)
+{
+	return xsk_wakeup_rx();
+}
+
+static int step_wakeup_tx(const struct tb_step *step)
+{
+	return xsk_wakeup_tx();
+}
+
+static int step_sleep(const struct tb_step *step)
+{
+	const struct timespec time = { .tv_sec = step->a / 1000000, .tv_nsec = step->a % 1000000 * 1000 };
+
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+	return 0;
+}
+
+static int step_set(const struct tb_step *step)
+{
+	return interface_set(step->a, step->b);
+}
+
+static int step_snapshot_rings(const struct tb_step *step)
+{
+	for (int counter = TB_COUNTER_RX_PACKETS; counter <= TB_COUNTER_SOFTNET_DROPPED; counter++)
+		trace_record(TB_EV_INTERFACE, counter, 0, 0, interface_counter(counter));
+	return xsk_snapshot();
+}
+
+static int step_host(const struct tb_step *step)
+{
+	const struct tb_barrier barrier = { .step = current, .action = step->a };
+
+	channel_send(TB_BARRIER, &barrier, 1, sizeof(barrier));
+	channel_stop_machine();
+	return 0;
+}
+
+static step_function *const functions[] = {
+	[TB_STEP_RINGS] = step_rings,
+	[TB_STEP_UMEM] = step_umem,
+	[TB_STEP_XDP_ATTACH] = step_xdp_attach,
+	[TB_STEP_XDP_DETACH] = step_xdp_detach,
+	[TB_STEP_BIND] = step_bind,
+	[TB_STEP_UNBIND] = step_unbind,
+	[TB_STEP_FILL] = step_fill,
+	[TB_STEP_RX_DRAIN] = step_rx_drain,
+	[TB_STEP_TX] = step_tx,
+	[TB_STEP_TX_KICK] = step_tx_kick,
+	[TB_STEP_COMP_DRAIN] = step_comp_drain,
+	[TB_STEP_WAKEUP_RX] = step_wakeup_rx,
+	[TB_STEP_WAKEUP_TX] = step_wakeup_tx,
+	[TB_STEP_SLEEP] = step_sleep,
+	[TB_STEP_SET] = step_set,
+	[TB_STEP_SNAPSHOT_RINGS] = step_snapshot_rings,
+	[TB_STEP_HOST] = step_host,
+};
+
+static int run_step(const struct tb_step *step)
+{
+	if (step->kind >= sizeof(functions) / sizeof(*functions) || !functions[step->kind])
+		return -ENOSYS;
+	return functions[step->kind](step);
+}
+
+__u32 steps_run(const struct tb_step *steps, __u32 count, int *error)
+{
+	*error = 0;
+	for (__u32 i = 0; i < count; i++) {
+		const struct tb_step *step = &steps[i];
+		int result;
+
+		current = i;
+		trace_record(TB_EV_STEP_BEGIN, i, step->kind, step->queue, step->count ? step->count : step->a);
+		result = run_step(step);
+		trace_record(TB_EV_STEP_END, i, result < 0 ? result : 0, 0, result < 0 ? 0 : result);
+		if (result < 0) {
+			*error = result;
+			return i;
+		}
+	}
+	return count;
+}
