@@ -1,0 +1,223 @@
+"""The YAML that users write: read with the place of every value, written so that it reads back equal.
+
+Short forms are expanded while reading: ``- tx_kick``, ``- rx_drain: all`` and ``- tx: {count: 32}`` become
+mappings with the word under ``step``. Aliases, tags and merge keys are refused: they make a small file large.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from testbed.errors import UsageError
+from testbed.scenario.fields import fields_of
+from testbed.scenario.steps import STEPS
+
+if TYPE_CHECKING:
+    from testbed.scenario.check import Fault
+
+__all__ = ["MAX_TEXT_BYTES", "Document", "read", "write"]
+
+MAX_TEXT_BYTES = 1 << 20
+WIDE = 1 << 20  # columns; a line is never folded
+
+
+class Place(NamedTuple):
+    """Where a value stands."""
+
+    line: int
+    label: str  # as the user wrote it: steps[3].inject.count
+
+
+class Document(NamedTuple):
+    """A file as plain data, and the places of its values by path ($.steps[3].count)."""
+
+    origin: str
+    data: object
+    places: dict[str, Place]
+
+    def error(self, fault: Fault) -> UsageError:
+        """Return the error for a fault: file, line, field, expected, seen, remedy."""
+        path = fault.path
+        while path not in self.places and path != "$":
+            path = path[: max(path.rfind("."), path.rfind("["))] or "$"
+        line, label = self.places.get(path, Place(1, ""))
+        rest = fault.path[len(path) :] if label else fault.path[2:]
+        field = f"{label}{rest}".lstrip(".")
+        named = f"{field}: " if field else ""
+        return UsageError(
+            f"{self.origin}:{line}: {named}expected {fault.expected}, seen {fault.seen}", fault.remedy
+        )
+
+
+def read(text: str, origin: str) -> Document:
+    """Return the document.
+
+    :param origin: the file's name, for messages.
+    :raise UsageError: the text is not YAML, or not made of mappings, lists, numbers, words and steps.
+    """
+    reader = _Reader(origin)
+    try:
+        node = YAML(typ="rt", pure=True).compose(io.StringIO(text))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        seen = " ".join(str(error.problem or error.context).split())
+        raise reader.wrong(mark.line + 1 if mark else 1, "", "YAML", seen) from None
+    except (YAMLError, ValueError) as error:
+        raise reader.wrong(1, "", "YAML", " ".join(str(error).split())[:120]) from None
+    except RecursionError:
+        raise reader.wrong(1, "", "YAML", "lists or mappings nested too deep") from None
+    if node is None:
+        raise reader.wrong(1, "", "a mapping with name and steps", "an empty file")
+    try:
+        data = reader.value(node, "$", "")
+    except RecursionError:
+        raise reader.wrong(1, "", "YAML", "lists or mappings nested too deep") from None
+    return Document(origin, data, reader.places)
+
+
+class _Reader:
+    """Makes plain data of YAML nodes and notes where each value stood."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.places: dict[str, Place] = {}
+        self.seen: set[int] = set()
+
+    def wrong(self, line: int, label: str, expected: str, seen: str, remedy: str = "") -> UsageError:
+        named = f"{label}: " if label else ""
+        remedy = remedy or "see `testbed list scenarios` for files to start from"
+        return UsageError(f"{self.origin}:{line}: {named}expected {expected}, seen {seen}", remedy)
+
+    def value(self, node: Node, path: str, label: str) -> object:
+        line = node.start_mark.line + 1
+        self.places[path] = Place(line, label)
+        if id(node) in self.seen:
+            raise self.wrong(line, label, "a value", "an alias", "write it out, or use repeat")
+        self.seen.add(id(node))
+        if isinstance(node, ScalarNode):
+            return self.scalar(node, line, label)
+        if isinstance(node, SequenceNode):
+            return [self.value(item, f"{path}[{i}]", f"{label}[{i}]") for i, item in enumerate(node.value)]
+        if isinstance(node, MappingNode):
+            return self.mapping(node, path, label)
+        raise self.wrong(line, label, "a value", "something else")
+
+    def mapping(self, node: MappingNode, path: str, label: str) -> dict[str, object]:
+        data: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, ScalarNode) or id(key_node) in self.seen:
+                raise self.wrong(line, label, "a word before the colon", "something else")
+            key = str(key_node.value)
+            inner = f"{label}.{key}".lstrip(".")
+            if key in data:
+                raise self.wrong(line, inner, "each field once", f"{key!r} again", "remove one of the two")
+            if key == "steps" and isinstance(value_node, SequenceNode):
+                self.places[f"{path}.steps"] = Place(line, inner)
+                items = enumerate(value_node.value)
+                data[key] = [self.step(item, f"{path}.steps[{i}]", f"{inner}[{i}]") for i, item in items]
+            else:
+                data[key] = self.value(value_node, f"{path}.{key}", inner)
+        return data
+
+    def scalar(self, node: ScalarNode, line: int, label: str) -> object:
+        text, tag = str(node.value), str(node.tag).rpartition(":")[2]
+        if node.style in {"'", '"', "|", ">"} or tag == "str":
+            return text
+        try:
+            match tag:
+                case "null":
+                    return None
+                case "bool":
+                    return text.lower() == "true"
+                case "int":
+                    return _integer(text)
+                case "float":
+                    return float(text.replace("_", ""))
+        except ValueError:
+            raise self.wrong(line, label, "a number", repr(text[:40]), "write a decimal number") from None
+        return text  # a date, say: no field takes one, so the check of the types will tell
+
+    def step(self, node: Node, path: str, label: str) -> object:
+        line = node.start_mark.line + 1
+        words = "steps are " + ", ".join(STEPS)
+        if isinstance(node, ScalarNode):
+            word, argument = str(node.value), None
+        elif isinstance(node, MappingNode) and len(node.value) == 1:
+            word, argument = str(node.value[0][0].value), node.value[0][1]
+        else:
+            seen = f"a mapping of {len(node.value)}" if isinstance(node, MappingNode) else "a list"
+            raise self.wrong(line, label, "one step, such as rx_drain: all", seen, words)
+        if word not in STEPS:
+            raise self.wrong(line, label, "a step", repr(word[:40]), words)
+        label = f"{label}.{word}"
+        self.places[path] = Place(line, label)
+        return {"step": word, **self.arguments(argument, word, path, label)}
+
+    def arguments(self, node: Node | None, word: str, path: str, label: str) -> dict[str, object]:
+        fields, bare = fields_of(STEPS[word]), STEPS[word].bare
+        if node is None:
+            return {}
+        line = node.start_mark.line + 1
+        if isinstance(node, MappingNode):
+            data = self.mapping(node, path, label)
+            if "step" in data:
+                known = ", ".join(fields) or "none"
+                raise self.wrong(line, label, f"fields out of: {known}", "'step'", "remove it")
+            return data
+        given = self.value(node, f"{path}.{bare}", label)
+        if given is None:
+            return {}
+        if not bare:
+            expected = f"a mapping of {', '.join(fields)}" if fields else "nothing after the word"
+            raise self.wrong(
+                line, label, expected, repr(given)[:40], f"see the other {word} steps of the library"
+            )
+        return {bare: given}
+
+
+def _integer(text: str) -> int:
+    text = text.replace("_", "").lower()
+    return int(text, 0) if text.lstrip("+-").startswith(("0x", "0o", "0b")) else int(text)
+
+
+def write(data: dict[str, Any]) -> str:
+    """Return plain data of a scenario (msgspec.to_builtins, defaults removed) as YAML in the short forms."""
+    top = CommentedMap(data)
+    if "settings" in data:
+        top["settings"] = CommentedMap(data["settings"])
+    if "must_exercise" in data:
+        top["must_exercise"] = _flow(CommentedSeq(data["must_exercise"]))
+    top["steps"] = CommentedSeq(_short(step) for step in data["steps"])
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = WIDE
+    yaml.allow_unicode = True
+    text = io.StringIO()
+    yaml.dump(top, text)
+    return text.getvalue()
+
+
+def _short(step: dict[str, Any]) -> Any:
+    """Return the shortest YAML for a step: a word, a word with a value, or a word with a mapping."""
+    fields = {key: value for key, value in step.items() if key != "step" and value is not None}
+    word = step["step"]
+    if not fields:
+        return word
+    if word == "repeat":
+        inner = CommentedMap(fields)
+        inner["steps"] = CommentedSeq(_short(item) for item in fields["steps"])
+        return CommentedMap({word: inner})
+    if list(fields) == [STEPS[word].bare]:
+        return CommentedMap({word: next(iter(fields.values()))})
+    return CommentedMap({word: _flow(CommentedMap(fields))})
+
+
+def _flow(node: Any) -> Any:
+    node.fa.set_flow_style()
+    return node

@@ -1,0 +1,231 @@
+"""The words of a scenario: what a step is called, what it takes, and which records it becomes.
+
+A new step is a class here and a member of :data:`AnyStep`; reading, saving, checking and compiling follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+
+import msgspec
+from msgspec import Meta
+
+from testbed.scenario.program import ALL, MAX_STEPS, Setting, StepKind
+
+__all__ = [
+    "MAX_BARRIER_FRAMES",
+    "STEPS",
+    "AnyStep",
+    "CompDrain",
+    "Fill",
+    "HostStep",
+    "Inject",
+    "Record",
+    "Repeat",
+    "RxDrain",
+    "Set",
+    "Sleep",
+    "SnapshotRings",
+    "Step",
+    "Tx",
+    "TxKick",
+    "Wakeup",
+    "describe",
+]
+
+MAX_BARRIER_FRAMES = 10_000  # QEMU's filter-buffer drops what lies beyond this
+MIN_FRAME_BYTES = 60
+MAX_FRAME_BYTES = 1514
+MAX_CHUNKS = 65536  # TB_MAX_CHUNKS of images/agent/protocol.h
+
+Amount: TypeAlias = (
+    Annotated[int, Meta(ge=1, le=MAX_CHUNKS, description="how many, or all there are")] | Literal["all"]
+)
+FrameBytes: TypeAlias = Annotated[
+    int, Meta(ge=MIN_FRAME_BYTES, le=MAX_FRAME_BYTES, description="bytes of a frame, FCS not counted")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One row of a program, its queue aside; see :class:`testbed.scenario.program.StepKind`."""
+
+    kind: StepKind
+    count: int = 0
+    a: int = 0
+    b: int = 0
+    c: int = 0
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="step"):
+    """A step; its tag is the word that users write."""
+
+    bare: ClassVar[str] = ""  # the field meant by `- word: value`
+    needs_socket: ClassVar[bool] = False  # makes sense only while an AF_XDP socket is bound
+
+    def records(self) -> tuple[Record, ...]:
+        """Return what the agent runs for this step, in order."""
+        raise NotImplementedError
+
+
+class HostStep(Step, frozen=True):
+    """A step that the host does while the guest stands still at a barrier."""
+
+    def records(self) -> tuple[Record, ...]:
+        """Return the barrier; the compiler gives it its number."""
+        return (Record(StepKind.HOST),)
+
+
+class Inject(HostStep, frozen=True, tag="inject"):
+    """Numbered frames enter the guest's wire, all at one instant."""
+
+    bare: ClassVar[str] = "count"
+    count: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MAX_BARRIER_FRAMES,
+            description="frames at one instant; QEMU drops more than 10000: split them by sleep_us: 1000",
+        ),
+    ]
+    bytes: FrameBytes = 64
+
+
+class RxDrain(Step, frozen=True, tag="rx_drain"):
+    """Take received frames from the RX ring, check them, and own their chunks."""
+
+    bare: ClassVar[str] = "count"
+    needs_socket: ClassVar[bool] = True
+    count: Amount = "all"
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one RX_DRAIN."""
+        return (Record(StepKind.RX_DRAIN, number(self.count)),)
+
+
+class Fill(Step, frozen=True, tag="fill"):
+    """Post free chunks to the FILL ring."""
+
+    bare: ClassVar[str] = "count"
+    needs_socket: ClassVar[bool] = True
+    count: Amount = "all"
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one FILL."""
+        return (Record(StepKind.FILL, number(self.count)),)
+
+
+class Tx(Step, frozen=True, tag="tx"):
+    """Submit numbered frames to the TX ring, without telling the kernel."""
+
+    bare: ClassVar[str] = "count"
+    needs_socket: ClassVar[bool] = True
+    count: Annotated[int, Meta(ge=1, le=MAX_CHUNKS, description="frames submitted, each in a free chunk")]
+    bytes: FrameBytes = 64
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one TX."""
+        return (Record(StepKind.TX, self.count, a=self.bytes),)
+
+
+class TxKick(Step, frozen=True, tag="tx_kick"):
+    """Tell the kernel to send, whatever need_wakeup says."""
+
+    needs_socket: ClassVar[bool] = True
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one TX_KICK."""
+        return (Record(StepKind.TX_KICK),)
+
+
+class CompDrain(Step, frozen=True, tag="comp_drain"):
+    """Take sent chunks back from the COMPLETION ring."""
+
+    bare: ClassVar[str] = "count"
+    needs_socket: ClassVar[bool] = True
+    count: Amount = "all"
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one COMP_DRAIN."""
+        return (Record(StepKind.COMP_DRAIN, number(self.count)),)
+
+
+class Wakeup(Step, frozen=True, tag="wakeup"):
+    """Wake the kernel where the ring's need_wakeup flag asks for it."""
+
+    bare: ClassVar[str] = "side"
+    needs_socket: ClassVar[bool] = True
+    side: Annotated[Literal["rx", "tx"], Meta(description="rx looks at FILL, tx at TX")]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one WAKEUP_RX or WAKEUP_TX."""
+        return (Record(StepKind.WAKEUP_RX if self.side == "rx" else StepKind.WAKEUP_TX),)
+
+
+class Sleep(Step, frozen=True, tag="sleep_us"):
+    """Let time pass in the guest; frames enter the NIC at the next whole millisecond."""
+
+    bare: ClassVar[str] = "us"
+    us: Annotated[int, Meta(ge=1, le=10_000_000, description="microseconds of the guest's clock")]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one SLEEP."""
+        return (Record(StepKind.SLEEP, a=self.us),)
+
+
+class Set(Step, frozen=True, tag="set"):
+    """Turn knobs of the interface; those not named stay as they are."""
+
+    napi_defer_hard_irqs: (
+        Annotated[int, Meta(ge=0, le=2**31 - 1, description="empty polls before the unmask")] | None
+    ) = None
+    gro_flush_timeout: (
+        Annotated[int, Meta(ge=0, le=10**9, description="nanoseconds between deferred polls, 0: off")] | None
+    ) = None
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one SET per named knob, in the order of the fields."""
+        knobs = (
+            (Setting.NAPI_DEFER_HARD_IRQS, self.napi_defer_hard_irqs),
+            (Setting.GRO_FLUSH_TIMEOUT, self.gro_flush_timeout),
+        )
+        return tuple(Record(StepKind.SET, a=knob, b=value) for knob, value in knobs if value is not None)
+
+
+class SnapshotRings(Step, frozen=True, tag="snapshot_rings"):
+    """Record the rings, their flags, the socket's statistics and who owns the chunks."""
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one SNAPSHOT_RINGS."""
+        return (Record(StepKind.SNAPSHOT_RINGS),)
+
+
+class Repeat(Step, frozen=True, tag="repeat"):
+    """The same steps several times; the compiler writes them out."""
+
+    times: Annotated[int, Meta(ge=1, le=MAX_STEPS, description="how often the steps run")]
+    steps: Annotated[tuple[AnyStep, ...], Meta(min_length=1, description="what is repeated")]
+
+
+AnyStep: TypeAlias = (
+    Inject | RxDrain | Fill | Tx | TxKick | CompDrain | Wakeup | Sleep | Set | SnapshotRings | Repeat
+)
+STEPS: dict[str, type[Step]] = {str(step.__struct_config__.tag): step for step in get_args(AnyStep)}
+
+
+def number(amount: int | Literal["all"]) -> int:
+    """Return the amount as a record's count."""
+    return ALL if amount == "all" else amount
+
+
+def describe(step: Step) -> str:
+    """Return the step in one line, much as users write it: ``rx_drain all``, ``tx count=32 bytes=64``."""
+    word = str(step.__struct_config__.tag)
+    values = {name: getattr(step, name) for name in step.__struct_fields__}
+    given = [(name, value) for name, value in values.items() if value is not None]
+    if isinstance(step, Repeat):
+        return f"{word} times={step.times}"
+    if len(given) == 1 and given[0][0] == step.bare:
+        return f"{word} {given[0][1]}"
+    return " ".join([word, *(f"{name}={value}" for name, value in given)])
