@@ -91,7 +91,8 @@ def _fault_of(message: str, data: object) -> Fault:
         return Fault(path, f"the field {missing[1]}", "none", f"add {about}")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", text):
         known = ", ".join(_fields_at(path, data)) or "none"
-        return Fault(path, f"fields out of: {known}", repr(unknown[1]), f"remove or correct {unknown[1]!r}")
+        place = f"{path}.{unknown[1]}"
+        return Fault(place, f"a field out of {known}", repr(unknown[1]), f"remove or correct {unknown[1]!r}")
     seen = _shown(_at(path, data))
     if name == "step":
         return Fault(path, "a step", seen, f"steps are {', '.join(STEPS)}")

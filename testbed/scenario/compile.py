@@ -24,8 +24,8 @@ __all__ = ["Capability", "Program", "compile_program", "required"]
 class Capability(enum.StrEnum):
     """What a scenario may ask of a NIC, its driver and the kernel."""
 
-    XDP_NATIVE = "xdp_native"
-    XDP_GENERIC = "xdp_generic"
+    NATIVE_XDP = "native_xdp"
+    GENERIC_XDP = "generic_xdp"
     ZERO_COPY = "zero_copy"
     COPY = "copy"
 
@@ -59,7 +59,7 @@ class Program:
 def required(scenario: Scenario) -> frozenset[Capability]:
     """Return what the NIC, its driver and the kernel must be able to do."""
     settings = scenario.settings
-    xdp = Capability.XDP_NATIVE if settings.xdp_mode == "native" else Capability.XDP_GENERIC
+    xdp = Capability.NATIVE_XDP if settings.xdp_mode == "native" else Capability.GENERIC_XDP
     socket = {"zerocopy": {Capability.ZERO_COPY}, "copy": {Capability.COPY}, "none": set[Capability]()}
     return frozenset({xdp} | socket[settings.mode])
 

@@ -149,7 +149,11 @@ class _Reader:
         words = "steps are " + ", ".join(STEPS)
         if isinstance(node, ScalarNode):
             word, argument = str(node.value), None
-        elif isinstance(node, MappingNode) and len(node.value) == 1:
+        elif (
+            isinstance(node, MappingNode)
+            and len(node.value) == 1
+            and isinstance(node.value[0][0], ScalarNode)
+        ):
             word, argument = str(node.value[0][0].value), node.value[0][1]
         else:
             seen = f"a mapping of {len(node.value)}" if isinstance(node, MappingNode) else "a list"
@@ -169,7 +173,7 @@ class _Reader:
             data = self.mapping(node, path, label)
             if "step" in data:
                 known = ", ".join(fields) or "none"
-                raise self.wrong(line, label, f"fields out of: {known}", "'step'", "remove it")
+                raise self.wrong(line, label, f"a field out of {known}", "'step'", "remove it")
             return data
         given = self.value(node, f"{path}.{bare}", label)
         if given is None:

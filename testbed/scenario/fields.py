@@ -64,7 +64,7 @@ def _read(type_: inspect.Type) -> tuple[str, str, str, dict[str, Any]]:
     if isinstance(type_, inspect.UnionType):
         parts = [_read(part) for part in type_.types if not isinstance(part, inspect.NoneType)]
         about = next((part[2] for part in parts if part[2]), "")
-        return parts[0][0], " or ".join(part[1] for part in parts), about, parts[0][3]
+        return parts[0][0], ", or ".join(part[1] for part in parts), about, parts[0][3]
     return *_name_and_range(type_), "", {}
 
 

@@ -25,7 +25,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         tuple[Annotated[str, Meta(max_length=64)], ...],
         Meta(description="ids of rules whose precondition the scenario creates"),
     ] = ()
-    settings: Settings = Settings()
+    settings: Annotated[Settings, Meta(description="`testbed list settings` shows them")] = Settings()
     steps: Annotated[tuple[AnyStep, ...], Meta(min_length=1, description="what is done, in order")]
 
 

@@ -43,7 +43,12 @@ Amount: TypeAlias = (
     Annotated[int, Meta(ge=1, le=MAX_CHUNKS, description="how many, or all there are")] | Literal["all"]
 )
 FrameBytes: TypeAlias = Annotated[
-    int, Meta(ge=MIN_FRAME_BYTES, le=MAX_FRAME_BYTES, description="bytes of a frame, FCS not counted")
+    int,
+    Meta(
+        ge=MIN_FRAME_BYTES,
+        le=MAX_FRAME_BYTES,
+        description="bytes of a frame without FCS, 1514 at most (MTU 1500)",
+    ),
 ]
 
 
