@@ -1,0 +1,25 @@
+"""The trace: one numpy table of everything that happened in a run, and what is derived from it."""
+
+from __future__ import annotations
+
+from testbed.trace.counters import Counters, count
+from testbed.trace.digest import sequence_digest
+from testbed.trace.kernel_log import Splat, find_splats, with_splat_rows
+from testbed.trace.polls import Polls
+from testbed.trace.table import Trace, decode_events, load_events, save_events
+from testbed.trace.text import event_lines
+
+__all__ = [
+    "Counters",
+    "Polls",
+    "Splat",
+    "Trace",
+    "count",
+    "decode_events",
+    "event_lines",
+    "find_splats",
+    "load_events",
+    "save_events",
+    "sequence_digest",
+    "with_splat_rows",
+]

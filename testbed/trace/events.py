@@ -1,7 +1,7 @@
 """One line of a trace, and what its numbers mean; the C side is images/agent/protocol.h.
 
-An event table is a numpy structured array of :data:`EVENT`, shape ``(n,)``. The order of its rows is the order in
-time over all CPUs, because observer and agent take their place in it from one counter in the guest.
+An event table is a numpy structured array of :data:`EVENT`, shape ``(n,)``. The order of its rows is the
+order in time over all CPUs, because observer and agent take their place in it from one counter in the guest.
 """
 
 from __future__ import annotations
