@@ -1,0 +1,209 @@
+"""The Debian archive as the host's own apt knows it, and a private apt state that leaves the host's packages alone.
+
+The archive's address comes from the host's apt configuration, or from TESTBED_MIRROR; this project names none.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.cache import host_errors
+from testbed.errors import BuildError, HostError
+from testbed.toolchain.host import attempt, check_space, first_error, follow, program, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Archive", "Package", "PrivateApt", "find_archive"]
+
+_CARRIED = re.compile(r'^(Acquire::(?:https?|ftp|socks|Check-|Retries|Force)[^ ]*) "(.+)";$')
+_KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp")
+_UNREACHABLE = re.compile(
+    r"Could not (?:resolve|connect)|Unable to connect|Connection (?:failed|timed out|refused)|Cannot initiate the connection|"
+    r"Temporary failure|Network is unreachable|Failed to fetch"
+)
+_NO_SUITE = re.compile(r"does not have a Release file|404 +Not Found|File not found")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Where Debian packages come from.
+
+    :param uri: the archive's address, ending in a slash.
+    :param options: the host's apt options that decide how it is reached (proxy, certificates), as ``Key "value";``.
+    :param keyring: Debian's archive keys on this host, None when the host has none of its own.
+    """
+
+    uri: str
+    options: tuple[str, ...]
+    keyring: Path | None
+
+    def source_lines(self, suites: Sequence[str], *, signed: bool) -> list[str]:
+        """Return one sources.list line per suite."""
+        by = f"[signed-by={self.keyring}] " if signed and self.keyring else ""
+        return [f"deb {by}{self.uri} {suite} main" for suite in suites]
+
+
+@dataclass(frozen=True)
+class Package:
+    """One package of the archive, at the version that apt chose."""
+
+    name: str
+    version: str
+
+
+def find_archive() -> Archive:
+    """Return the archive that this host uses.
+
+    :raise HostError: the host's apt knows no Debian archive and TESTBED_MIRROR is not set.
+    """
+    keyring = next((Path(name) for name in _KEYRINGS if Path(name).exists()), None)
+    dump = run([program("apt-config"), "dump"], what="apt-config", timeout_s=60)
+    options = tuple(line for line in dump.splitlines() if _CARRIED.match(line))
+    uri = os.environ.get("TESTBED_MIRROR") or _host_archive()
+    return Archive(uri.rstrip("/") + "/", options, keyring)
+
+
+def _host_archive() -> str:
+    columns = "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)"
+    listed = run(
+        [program("apt-get"), "indextargets", "--format", columns, "Created-By: Packages"],
+        what="apt-get indextargets",
+        timeout_s=60,
+    )
+    for line in listed.splitlines():
+        uri, release, component, *origin = line.split()
+        if origin == ["Debian"] and component == "main" and not release.endswith("-security"):
+            return uri
+    raise HostError(
+        "the apt of this machine knows no Debian archive (or apt-get update was never run)",
+        "set TESTBED_MIRROR to the address of one, as it stands in a sources.list",
+    )
+
+
+class PrivateApt:
+    """The host's apt, with lists, cache and status of its own: it resolves and downloads, and installs nothing.
+
+    :param directory: where its state is kept; lists are reused as long as the suites stay the same.
+    :param suites: which to look into; the last one is preferred.
+    """
+
+    def __init__(self, directory: Path, archive: Archive, suites: Sequence[str]) -> None:
+        self.suites = tuple(suites)
+        self._archive = archive
+        self._directory = directory
+        with host_errors(directory):
+            for name in ("lists/partial", "archives/partial"):
+                (directory / name).mkdir(parents=True, exist_ok=True)
+            (directory / "status").write_text("")
+            sources = archive.source_lines(suites, signed=True)
+            (directory / "sources.list").write_text("".join(f"{line}\n" for line in sources))
+            (directory / "apt.conf").write_text(self._configuration())
+
+    def _configuration(self) -> str:
+        here = self._directory
+        return "\n".join(
+            [
+                'Dir::Etc::Main "-";',  # keeps the fragments of the host's /etc/apt out
+                'Dir::Etc::Parts "-";',
+                'Dir::Etc::SourceParts "-";',
+                'Dir::Etc::Preferences "-";',
+                'Dir::Etc::PreferencesParts "-";',
+                f'Dir::Etc::SourceList "{here}/sources.list";',
+                f'Dir::State "{here}";',
+                f'Dir::State::Lists "{here}/lists";',
+                f'Dir::State::Status "{here}/status";',
+                f'Dir::Cache "{here}";',
+                f'Dir::Cache::Archives "{here}/archives";',
+                'APT::Architecture "amd64";',
+                'APT::Architectures { "amd64"; };',
+                'APT::Install-Recommends "false";',
+                'APT::Sandbox::User "root";',
+                'APT::Update::Error-Mode "any";',  # an archive that cannot be reached is an error, not a warning
+                'Acquire::Languages "none";',
+                *self._archive.options,
+                "",
+            ]
+        )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"APT_CONFIG": str(self._directory / "apt.conf"), "LC_ALL": "C.UTF-8"}
+
+    def update(self) -> None:
+        """Fetch the suites' package lists.
+
+        :raise HostError: no network, or the archive has no such suite.
+        """
+        done = attempt(
+            [program("apt-get"), "update", "-q"], timeout_s=600, environment=self._environment
+        )
+        if done.returncode:
+            self._explain((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
+
+    def closure(self, packages: Sequence[str]) -> list[Package]:
+        """Return the packages that would come onto an empty machine with ``packages`` of the preferred suite.
+
+        :raise HostError: the suite does not offer one of them.
+        """
+        done = attempt(
+            [program("apt-get"), "install", "--print-uris", "-y", "-t", self.suites[-1], *packages],
+            timeout_s=120,
+            environment=self._environment,
+        )
+        if done.returncode:
+            self._explain((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
+        files = [line.split()[1] for line in done.stdout.decode().splitlines() if line.startswith("'")]
+        named = [file.removesuffix(".deb").split("_") for file in files]
+        return sorted(
+            (Package(parts[0], parts[1].replace("%3a", ":")) for parts in named), key=lambda package: package.name
+        )
+
+    def download(self, packages: Sequence[Package], into: Path, show: Callable[[str], None]) -> list[Path]:
+        """Download packages, verified by apt, and return their files in the order of ``packages``' names.
+
+        :raise HostError: no network, or no space.
+        """
+        status, said = follow(
+            [program("apt-get"), "download", "-q", *(f"{package.name}={package.version}" for package in packages)],
+            lambda line: _show_download(line, show),
+            timeout_s=3600,
+            cwd=into,
+            environment=self._environment,
+        )
+        if status:
+            self._explain(said)
+        files = sorted(into.glob("*.deb"))
+        if len(files) != len(packages):
+            raise BuildError(f"apt-get downloaded {len(files)} of {len(packages)} packages", "try again")
+        return files
+
+    def _explain(self, said: str) -> None:
+        """Turn what apt said when it failed into an error with a remedy."""
+        check_space(said)
+        because = first_error("\n".join(line for line in said.splitlines() if line.startswith(("E:", "Err:"))) or said)
+        suites = " ".join(self.suites)
+        if _NO_SUITE.search(said):
+            raise HostError(
+                f"the archive has no such suite (of {suites}): {because}",
+                "name a Debian suite in images/toolchain.toml, or set TESTBED_MIRROR to an archive that has it",
+            )
+        if _UNREACHABLE.search(said):
+            raise HostError(
+                f"cannot reach the Debian archive: {because}", "check the network and proxy, or set TESTBED_MIRROR"
+            )
+        if "NO_PUBKEY" in said:
+            raise HostError(
+                f"this machine lacks the key of {suites}: {because}", "apt-get install debian-archive-keyring"
+            )
+        raise HostError(f"apt cannot resolve or fetch from {suites}: {because}", "run: testbed setup --refresh")
+
+
+def _show_download(line: str, show: Callable[[str], None]) -> None:
+    got = re.match(r"Get:\d+ \S+ \S+ \S+ (\S+) .*\[(.+)\]", line)
+    if got:
+        show(f"downloading {got[1]} ({got[2]})")

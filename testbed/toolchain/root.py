@@ -1,0 +1,179 @@
+"""Building the toolchain root: a small Debian in the cache, made by mmdebstrap, switched over when it is whole.
+
+Layout in the cache, where KEY stands for the recipe (suites and package names) and ID for the resolved versions::
+
+    toolchain/KEY.ID/root/          the file system
+    toolchain/KEY.ID/packages.txt   "name version" of every package in it
+    toolchain/KEY                   symbolic link to the KEY.ID in use
+
+mmdebstrap runs in a PID namespace of its own that ends with testbed, whichever way testbed ends. When testbed is not
+root, that is inside a user namespace in which the user is root: the finished root then belongs to the user.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.cache import cache_dir, content_key, host_errors, locked
+from testbed.errors import HostError
+from testbed.toolchain.archive import find_archive
+from testbed.toolchain.host import attempt, check_space, first_error, follow, need_space, program, quiet
+from testbed.toolchain.recipe import RootRecipe, load_recipe
+
+if TYPE_CHECKING:
+    from testbed.toolchain.archive import Archive
+    from testbed.toolchain.host import Progress
+
+__all__ = ["BUILD_PROGRAMS", "current_root", "discard", "installed", "setup"]
+
+BUILD_PROGRAMS = ("apt-get", "mmdebstrap", "setpriv", "unshare", "bwrap")
+"""What set-up needs of the host; ``newuidmap`` too when testbed is not root."""
+
+_LAYOUT = "1"  # another one makes every older root out of date
+_LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
+
+
+def _namespaces() -> list[str]:
+    """Return the start of an argv that runs the rest as root over the root's files, in a PID namespace of its own."""
+    mapping = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
+    if mapping:
+        program("newuidmap")
+    return [program("unshare"), *mapping, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def _recipe_link(recipe: RootRecipe) -> Path:
+    key = content_key(_LAYOUT, *recipe.suites, "packages", *recipe.includes())
+    return cache_dir() / "toolchain" / key
+
+
+def current_root() -> Path | None:
+    """Return the directory KEY.ID of the root in use, None when there is none for the present recipe."""
+    link = _recipe_link(load_recipe().root)
+    return link.resolve() if (link / "root").is_dir() else None
+
+
+def installed(directory: Path) -> dict[str, str]:
+    """Return package versions by name, of the root in ``directory``."""
+    lines = (directory / "packages.txt").read_text().splitlines()
+    return dict(line.split() for line in lines)  # type: ignore[misc]
+
+
+def setup(*, refresh: bool = False, progress: Progress = quiet) -> Path:
+    """Build the toolchain root unless it is there, and return its directory (KEY.ID).
+
+    Two of these at once do the work once. What a killed one left behind is removed first.
+
+    :param refresh: build a new one from the newest packages and switch to it; the old one stays for who still uses it.
+    :raise HostError: no network, no space, an unknown suite, a host program or a permission is missing.
+    """
+    recipe = load_recipe().root
+    link = _recipe_link(recipe)
+    found = current_root()
+    if found and not refresh:
+        return found
+    with host_errors(link), locked("toolchain"):
+        link.parent.mkdir(exist_ok=True)
+        found = current_root()
+        if found and not refresh:
+            return found
+        for leftover in link.parent.glob(".*.partial"):
+            progress("toolchain", f"removing {leftover.name}, left by a set-up that was interrupted")
+            discard(leftover)
+        partial = link.with_name(f".{link.name}.partial")
+        try:
+            return _build_and_switch(recipe, link, partial, progress)
+        finally:
+            discard(partial)
+
+
+def _build_and_switch(recipe: RootRecipe, link: Path, partial: Path, progress: Progress) -> Path:
+    need_space(link.parent, recipe.space_mb, "building the toolchain root")
+    archive = find_archive()
+    partial.mkdir()
+    _bootstrap(recipe, archive, partial / "root", progress)
+    packages = _read_status(partial / "root/var/lib/dpkg/status")
+    text = "".join(f"{name} {version}\n" for name, version in packages.items())
+    (partial / "packages.txt").write_text(text)
+    whole = link.with_name(f"{link.name}.{content_key(text)}")
+    if not whole.exists():
+        partial.rename(whole)
+    switch(link, whole)
+    return whole
+
+
+def switch(link: Path, target: Path) -> None:
+    """Let ``link`` point to ``target``, a sibling of it; readers see the old one or the new one, never none."""
+    fresh = link.with_name(f".{link.name}.{os.getpid()}.link")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target.name)
+    fresh.replace(link)
+
+
+def _bootstrap(recipe: RootRecipe, archive: Archive, root: Path, progress: Progress) -> None:
+    argv = [
+        *_namespaces(),
+        program("mmdebstrap"),
+        "--variant=essential",
+        "--mode=root",
+        "--format=directory",
+        "--skip=output/dev",
+        '--aptopt=APT::Install-Recommends "false"',
+        '--aptopt=APT::Sandbox::User "root"',
+        *(f"--aptopt={option.removesuffix(';')}" for option in archive.options),
+        "--dpkgopt=force-unsafe-io",
+        *(f"--dpkgopt=path-exclude={path}" for path in _LEFT_OUT),
+        f"--include={','.join(recipe.includes())}",
+        recipe.suites[0],
+        str(root),
+        *archive.source_lines(recipe.suites, signed=False),
+    ]
+    status, said = follow(argv, lambda line: _show(line, progress), timeout_s=3600, environment={"TMPDIR": "/tmp"})
+    if status:
+        _explain(said)
+
+
+def _show(line: str, progress: Progress) -> None:
+    if line.startswith("I: "):
+        progress("toolchain", line.removeprefix("I: ").rstrip("."))
+
+
+def _explain(said: str) -> None:
+    """Turn what mmdebstrap said when it failed into an error with a remedy."""
+    check_space(said)
+    because = first_error("\n".join(line for line in said.splitlines() if line.startswith(("E:", "Err:"))) or said)
+    if re.search(r"does not have a Release file|404 +Not Found|File not found", said):
+        suites = " ".join(load_recipe().root.suites)
+        raise HostError(f"the archive has no such suite (of {suites}): {because}", "see images/toolchain.toml")
+    if re.search(r"Could not (?:resolve|connect)|Unable to connect|timed out|Network is unreachable", said):
+        raise HostError(f"cannot reach the Debian archive: {because}", "check the network, or set TESTBED_MIRROR")
+    if re.search(r"unshare.*(?:Operation not permitted|No space)|newuidmap|write.*uid_map", said):
+        raise HostError(
+            f"this machine lets {os.environ.get('USER', 'this user')} make no user namespace: {because}",
+            "run testbed setup as root, or allow user namespaces and give the user a line in /etc/subuid and /etc/subgid",
+        )
+    raise HostError(f"mmdebstrap failed: {because}", "run: testbed doctor")
+
+
+def _read_status(status: Path) -> dict[str, str]:
+    """Return the versions of installed packages by name, from dpkg's status file."""
+    text = status.read_text()
+    pairs = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", text, re.MULTILINE)
+    return dict(sorted(pairs))
+
+
+def discard(directory: Path) -> None:
+    """Remove a tree of the cache, also one whose files belong to the user's subordinate ids.
+
+    :raise HostError: it cannot be removed.
+    """
+    shutil.rmtree(directory, ignore_errors=True)
+    if not directory.exists():
+        return
+    done = attempt([*_namespaces(), "rm", "-rf", "--", str(directory)], timeout_s=600)
+    if directory.exists():
+        said = first_error(done.stderr.decode(errors="replace"))
+        raise HostError(f"cannot remove {directory}, left by an interrupted set-up: {said}", f"rm -rf {directory}")
