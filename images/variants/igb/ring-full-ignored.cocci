@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// A full AF_XDP Rx ring is an ordinary drop: the poll goes on and redirects the rest of its budget into it
+//
+// What igb does when its exit is dead code, and what drivers did before 2022. It applies to any igb that asks for the
+// exit, repaired or not: whatever form the repair has, the code for it is never handed out.
+
+@never_ask_for_exit@
+@@
+igb_run_xdp_zc(...)
+{
+<+...
+-	IGB_XDP_EXIT
++	IGB_XDP_CONSUMED
+...+>
+}

@@ -1,0 +1,75 @@
+"""Building one changed driver out of tree, against the kernel's own headers, so that it loads in the stock kernel."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from testbed.cache import build_once, cache_dir, content_key
+from testbed.errors import BuildError, Unsupported
+from testbed.kernel.kernel import plain_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from testbed.kernel.kernel import Kernel
+    from testbed.kernel.variant import Change
+    from testbed.toolchain import Toolchain
+
+__all__ = ["build_driver"]
+
+_LAYOUT = "1"  # another one makes every older build out of date
+
+
+def build_driver(
+    kernel: Kernel, driver: str, changes: Sequence[Change], toolchain: Toolchain
+) -> dict[str, Path]:
+    """Return the modules of a driver with ``changes`` applied in order, by name; built unless the cache holds them.
+
+    :param driver: the name of its folder below drivers/net/ethernet/VENDOR.
+    :raise Unsupported: the kernel has no headers, or not this driver's source.
+    :raise BuildError: a change does not apply, or the driver does not compile.
+    """
+    if kernel.headers is None or kernel.source is None:
+        raise Unsupported(
+            f"the kernel {kernel.name} brings no headers and no source, so that no variant can be built for it",
+            "choose a kernel of testbed list kernels",
+        )
+    source = next(kernel.source.glob(f"drivers/net/ethernet/*/{driver}"), None)
+    if source is None:
+        raise Unsupported(f"the source of {kernel.name} ({kernel.release}) has no driver {driver}", "choose another kernel")
+    files = [change.file for change in changes]
+    key = content_key(_LAYOUT, kernel.identity, toolchain.identity, driver, *files)
+    built = build_once(
+        cache_dir() / "variants" / key, lambda target: _build(kernel.headers, source, changes, toolchain, target)
+    )
+    return {plain_name(module.name): module for module in sorted(built.glob("*.ko"))}
+
+
+def _build(
+    headers: Path | None, source: Path, changes: Sequence[Change], toolchain: Toolchain, target: Path
+) -> None:
+    """Build the driver in ``target`` and leave only its modules there, without debug information."""
+    tree = target / "tree"
+    shutil.copytree(source, tree)
+    for change in changes:
+        change.apply(toolchain, tree)
+    if headers is None:
+        raise BuildError("no headers to build against", "choose another kernel")
+    make = [
+        *("make", "-C", str(headers), f"M={tree}", f"-j{os.cpu_count() or 1}"),
+        "CC=gcc",  # headers name the compiler of their own release
+        "KCFLAGS=-g0",
+        "CONFIG_DEBUG_INFO_BTF_MODULES=",  # BTF of a module is checked against the kernel's; none is no fault
+        *("KBUILD_BUILD_USER=testbed", "KBUILD_BUILD_HOST=testbed", "modules"),
+    ]
+    toolchain.run(make, read=[headers.parent], write=[tree], timeout_s=900)
+    modules = sorted(tree.glob("**/*.ko"))
+    if not modules:
+        raise BuildError(f"building {source.name} made no module", "its configuration leaves the driver out")
+    toolchain.run(["strip", "--strip-debug", *map(str, modules)], write=[tree], timeout_s=60)
+    for module in modules:
+        module.rename(target / module.name)
+    shutil.rmtree(tree)

@@ -1,0 +1,70 @@
+"""A kernel image that the user hands in: ``image:VMLINUZ,MODULES_DIR``."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from testbed.cache import content_key
+from testbed.errors import HostError, UsageError
+from testbed.kernel.kernel import Kernel
+
+__all__ = ["from_image", "image_release"]
+
+_MAGIC_OFFSET = 0x202  # Documentation/arch/x86/boot.rst: "HdrS", and at 0x20e the offset of the version text
+_VERSION_OFFSET = 0x20E
+_SECTOR = 0x200
+
+
+def from_image(text: str) -> Kernel:
+    """Return the kernel of ``VMLINUZ,MODULES_DIR``; MODULES_DIR is a lib/modules/RELEASE that depmod has seen.
+
+    :raise UsageError: a path is missing or not there.
+    :raise HostError: the file is not an x86 kernel image.
+    """
+    image, comma, folder = text.partition(",")
+    if not comma or not image or not folder:
+        raise UsageError(f"image:{text} names no two paths", "write image:VMLINUZ,MODULES_DIR")
+    vmlinuz, modules = Path(image).absolute(), Path(folder).absolute()
+    if not vmlinuz.is_file():
+        raise UsageError(f"image: there is no file {vmlinuz}", "write image:VMLINUZ,MODULES_DIR")
+    if not (modules / "modules.dep").is_file():
+        raise UsageError(f"image: there is no modules.dep in {modules}", "name a lib/modules/RELEASE, after depmod")
+    release = image_release(vmlinuz)
+    return Kernel(
+        name=f"image:{text}",
+        release=release,
+        package="",
+        vmlinuz=vmlinuz,
+        modules=modules,
+        config=vmlinuz.with_name(f"config-{release}"),
+        headers=None,
+        identity=content_key("image", vmlinuz, str(modules), modules / "modules.dep", _module_times(modules)),
+    )
+
+
+def _module_times(modules: Path) -> str:
+    """Return text that changes when a module is rebuilt in place."""
+    stats = [(path, path.stat()) for path in sorted(modules.rglob("*.ko*"))]
+    return "".join(f"{path} {stat.st_size} {stat.st_mtime_ns}\n" for path, stat in stats)
+
+
+def image_release(vmlinuz: Path) -> str:
+    """Return the release that a bzImage's header names.
+
+    :raise HostError: the file is not an x86 kernel image.
+    """
+    try:
+        with vmlinuz.open("rb") as file:
+            head = file.read(0x10000)
+    except OSError as error:
+        raise HostError(f"cannot read {vmlinuz}: {error.strerror}", "check its permissions") from error
+    if head[_MAGIC_OFFSET : _MAGIC_OFFSET + 4] != b"HdrS":
+        seen = head[_MAGIC_OFFSET : _MAGIC_OFFSET + 4].hex() or "the end of the file"
+        raise HostError(
+            f"{vmlinuz} is not an x86 kernel image: expected HdrS at 0x202, seen {seen}",
+            "name a bzImage, such as arch/x86/boot/bzImage or a vmlinuz",
+        )
+    (start,) = struct.unpack_from("<H", head, _VERSION_OFFSET)
+    text = head[start + _SECTOR :].partition(b"\0")[0].decode(errors="replace")
+    return text.split(" ")[0] or "unknown"

@@ -1,0 +1,144 @@
+"""Variants: named changes of a driver, each a semantic patch ``images/variants/DRIVER/NAME.cocci``.
+
+The first comment line of the file says what the variant is. Every named rule of the file must match the driver's
+source; one that does not is an error that names it, so that no variant is ever half applied.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from testbed.errors import BuildError, UsageError
+from testbed.kernel.build import build_driver
+from testbed.toolchain import open_toolchain
+from testbed.toolchain.recipe import IMAGES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from testbed.kernel.kernel import Kernel
+    from testbed.toolchain import Toolchain
+
+__all__ = ["Change", "Variant", "find_variant", "known_variants", "with_variants"]
+
+_RULE = re.compile(r"^@\s*([A-Za-z_]\w*)\b[^@]*@", re.MULTILINE)
+_NOT_A_NAME = frozenset({"depends", "extends", "using", "disable", "script", "initialize", "finalize", "virtual"})
+
+
+class Change(Protocol):
+    """Something that changes a driver's source: what :func:`testbed.kernel.build.build_driver` applies."""
+
+    @property
+    def name(self) -> str:
+        """Return the name that results record."""
+
+    @property
+    def file(self) -> Path:
+        """Return the file that holds it; its content is part of what names the build."""
+
+    def apply(self, toolchain: Toolchain, folder: Path) -> None:
+        """Change the source in ``folder`` in place.
+
+        :raise BuildError: it does not apply; the message says which part.
+        """
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A semantic patch of one driver.
+
+    :param name: ``DRIVER/NAME``.
+    :param file: the .cocci file.
+    """
+
+    name: str
+    file: Path
+
+    @property
+    def driver(self) -> str:
+        """Return the driver's folder name."""
+        return self.name.partition("/")[0]
+
+    @property
+    def about(self) -> str:
+        """Return the first comment line."""
+        lines = (line for line in self.file.read_text().splitlines() if line.startswith("//"))
+        texts = (line.strip("/ ") for line in lines)
+        return next((text for text in texts if text and not text.startswith("SPDX")), "")
+
+    def rules(self) -> list[str]:
+        """Return the names of its rules, in order."""
+        return [name for name in _RULE.findall(self.file.read_text()) if name not in _NOT_A_NAME]
+
+    def apply(self, toolchain: Toolchain, folder: Path) -> None:
+        """Apply the semantic patch to a driver's folder; see :meth:`Change.apply`.
+
+        :raise BuildError: it is not valid, or a named rule matched nowhere.
+        """
+        spatch = ["spatch", "--sp-file", str(self.file), "--dir", str(folder), "--in-place", "--no-includes", "--debug"]
+        shell = ["sh", "-c", 'exec "$@" 2>&1', "sh", *spatch]  # what matched is told on stderr
+        told = toolchain.run(shell, read=[self.file], write=[folder], timeout_s=300)
+        matched = matched_rules(told)
+        missing = [rule for rule in self.rules() if rule not in matched]
+        if missing:
+            raise BuildError(
+                f"the variant {self.name} does not fit this kernel's driver: "
+                f"{'rule' if len(missing) == 1 else 'rules'} {', '.join(missing)} of {self.file.name} matched nothing",
+                "the driver's source differs from what the variant was written for; choose another kernel or variant",
+            )
+
+
+def matched_rules(debug: str) -> set[str]:
+    """Return the rules that matched somewhere, from what ``spatch --debug`` prints.
+
+    It announces each rule as ``NAME =`` between two lines of dashes, and prints ``binding out`` for each match of it.
+    """
+    matched, rule = set(), ""
+    for line in debug.splitlines():
+        announced = re.fullmatch(r"(\w+) = ", line)
+        if announced:
+            rule = announced[1]
+        elif rule and line.strip().startswith("binding out ="):
+            matched.add(rule)
+    return matched
+
+
+def known_variants() -> list[Variant]:
+    """Return all variants, by name."""
+    files = sorted((IMAGES / "variants").glob("*/*.cocci"))
+    return [Variant(f"{file.parent.name}/{file.stem}", file) for file in files]
+
+
+def find_variant(name: str) -> Variant:
+    """Return the variant of that name.
+
+    :raise UsageError: there is none.
+    """
+    known = {variant.name: variant for variant in known_variants()}
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else "see: testbed list variants"
+        raise UsageError(f"unknown variant {name!r}; known are {', '.join(known)}", hint)
+    return known[name]
+
+
+def with_variants(kernel: Kernel, names: Sequence[str], toolchain: Toolchain | None = None) -> Kernel:
+    """Return the kernel with the named variants: their drivers are built unless the cache holds them.
+
+    :param names: applied in this order, after those the kernel already has.
+    :raise UsageError: unknown variant.
+    :raise BuildError: one does not apply or does not compile.
+    :raise Unsupported: nothing can be built for this kernel.
+    """
+    if not names:
+        return kernel
+    variants = [find_variant(name) for name in (*kernel.variants, *names)]
+    toolchain = toolchain or open_toolchain()
+    replaced = dict(kernel.replaced)
+    for driver in dict.fromkeys(variant.driver for variant in variants):
+        replaced |= build_driver(kernel, driver, [each for each in variants if each.driver == driver], toolchain)
+    return replace(kernel, variants=tuple(variant.name for variant in variants), replaced=replaced)
