@@ -19,17 +19,18 @@
 //    at its first refused frame.
 // `failure` makes the driver set need_wakeup: user space wakes it when it has made room.
 
-@exit_survives@
+@exit_survives exists@
 identifier result;
 @@
 igb_run_xdp_zc(...)
 {
-<+...
- case XDP_DROP:
--	result = IGB_XDP_CONSUMED;
-+	if (result != IGB_XDP_EXIT)
-+		result = IGB_XDP_CONSUMED;
-...+>
+...
+trace_xdp_exception(...);
+...
+-result = IGB_XDP_CONSUMED;
++if (result != IGB_XDP_EXIT)
++	result = IGB_XDP_CONSUMED;
+...
 }
 
 @step_past_refused@
@@ -38,22 +39,22 @@ identifier xdp_res, failure, xdp, packets, bytes, size, ntc, ring;
 igb_clean_rx_irq_zc(...)
 {
 <+...
- if (xdp_res == IGB_XDP_EXIT) {
- 	failure = true;
+if (xdp_res == IGB_XDP_EXIT) {
+	failure = true;
 +	xsk_buff_free(xdp);
 +	packets++;
 +	bytes += size;
 +	if (++ntc == ring->count)
 +		ntc = 0;
- 	break;
- } else if (xdp_res == IGB_XDP_CONSUMED) {
- 	xsk_buff_free(xdp);
- }
+	break;
+} else if (xdp_res == IGB_XDP_CONSUMED) {
+	xsk_buff_free(xdp);
+}
 ...
- packets++;
- bytes += size;
- ntc++;
- if (ntc == ring->count)
- 	ntc = 0;
+packets++;
+bytes += size;
+ntc++;
+if (ntc == ring->count)
+	ntc = 0;
 ...+>
 }
