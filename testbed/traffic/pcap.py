@@ -36,9 +36,9 @@ class PcapFile:
         self._last_ns = 0
         try:
             self._file = path.open("wb", buffering=0)
-            self._file.write(_FILE.pack(0xA1B23C4D, 2, 4, 0, 0, SNAP_BYTES, 1))
         except OSError as error:
             raise self._unwritable(error) from error
+        self._write(_FILE.pack(0xA1B23C4D, 2, 4, 0, 0, SNAP_BYTES, 1))
 
     def __enter__(self) -> Self:
         return self
@@ -57,11 +57,15 @@ class PcapFile:
         for frame in frames:
             length = len(frame)
             parts += (_RECORD.pack(seconds, nanoseconds, length, length), frame)
-        data = memoryview(b"".join(parts))
+        self._write(b"".join(parts))
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
         try:
-            while data:
-                data = data[self._file.write(data) or 0 :]
+            while left:
+                left = left[self._file.write(left) or 0 :]
         except OSError as error:
+            self.close()
             raise self._unwritable(error) from error
 
     def close(self) -> None:

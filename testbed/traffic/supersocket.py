@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import scapy.layers.inet  # noqa: F401 - so that Ether knows IP
+import scapy.layers.inet  # so that Ether knows IP
+import scapy.route6  # noqa: F401 - fills conf.route6
 from scapy.config import conf
 from scapy.interfaces import InterfaceProvider, NetworkInterface
 from scapy.layers.l2 import Ether
 from scapy.supersocket import SuperSocket
+from scapy.utils6 import in6_mactoifaceid
 
 from testbed.errors import UsageError
 from testbed.traffic.frames import HOST_MAC
@@ -144,31 +146,39 @@ def scapy_interface(
     :param network: the IPv4 network on the wire; all other addresses are sought on it, too.
     """
     provider = _provider()
-    data = {
-        "name": name,
-        "description": name,
-        "network_name": name,
-        "index": 1 << 20,
-        "mac": mac,
-        "ips": [ip],
-    }
-    interface = NetworkInterface(provider, data)
-    saved = conf.iface, conf.route.routes
+    data = {"name": name, "description": name, "network_name": name, "index": 1 << 20, "mac": mac}
+    link_local = f"fe80::{in6_mactoifaceid(mac)}"
+    interface = NetworkInterface(provider, {**data, "ips": [ip, link_local]})
     provider.wires[name] = (interface, wire)
     conf.ifaces.data[name] = interface
+    saved = conf.iface
     conf.iface = interface
-    conf.route.routes = []
-    conf.route.ifadd(name, f"{ip}/{network.partition('/')[2]}")
-    conf.route.ifadd(name, f"{ip}/0")
-    conf.netcache.flush()
     try:
-        yield interface
+        with (
+            _only_routes(conf.route, []),
+            _only_routes(conf.route6, [("::", 0, "::", name, [link_local], 1)]),
+        ):
+            conf.route.ifadd(name, f"{ip}/{network.partition('/')[2]}")
+            conf.route.ifadd(name, f"{ip}/0")
+            yield interface
     finally:
-        conf.iface, conf.route.routes = saved
-        conf.route.invalidate_cache()
-        conf.netcache.flush()
+        conf.iface = saved
         del conf.ifaces.data[name]
         del provider.wires[name]
+
+
+@contextmanager
+def _only_routes(table: Any, routes: list[Any]) -> Iterator[None]:
+    """Put other routes into one of scapy's tables; what was learnt by them is forgotten at both ends."""
+    saved, table.routes = table.routes, routes
+    table.invalidate_cache()
+    conf.netcache.flush()
+    try:
+        yield
+    finally:
+        table.routes = saved
+        table.invalidate_cache()
+        conf.netcache.flush()
 
 
 def _provider() -> WireProvider:

@@ -1,0 +1,94 @@
+import itertools
+import subprocess
+import sys
+import zlib
+
+import pytest
+from numpy.random import default_rng
+
+from testbed.errors import UsageError
+from testbed.traffic.frames import HOST_MAC, Numbered, numbered_frames, parse
+
+GUEST = "02:00:00:00:00:02"
+
+
+def test_the_layout_is_that_of_protocol_h() -> None:
+    (frame,) = numbered_frames(0x01020304, 1, 64, GUEST)
+    assert frame[:14] == bytes.fromhex("020000000002 020000000001 88b5")
+    assert frame[14:26] == bytes.fromhex("44454254 01020304 00000040")
+    blank = frame[14:26] + bytes(4) + frame[30:]
+    assert frame[26:30] == zlib.crc32(blank).to_bytes(4, "big")
+    assert HOST_MAC == "02:00:00:00:00:01"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_frame_reads_back_as_its_number(seed: int) -> None:
+    first, count, size = (int(n) for n in default_rng(seed).integers([0, 0, 60], [2**32 - 9000, 9000, 1515]))
+    frames = numbered_frames(first, count, size, GUEST)
+    assert {len(frame) for frame in frames} <= {size}
+    assert [parse(frame) for frame in frames] == [Numbered(first + n, intact=True) for n in range(count)]
+
+
+def test_the_last_number_of_all_is_used() -> None:
+    assert parse(numbered_frames(2**32 - 1, 1, 60, GUEST)[0]) == Numbered(2**32 - 1, intact=True)
+
+
+def test_any_changed_byte_after_the_header_is_seen() -> None:
+    (frame,) = numbered_frames(7, 1, 90, GUEST)
+    for at in range(14, len(frame)):
+        changed = bytearray(frame)
+        changed[at] ^= 1 << at % 8
+        numbered = parse(bytes(changed))
+        assert numbered is not None
+        assert not numbered.intact, at
+
+
+def test_a_longer_or_shorter_frame_is_damaged() -> None:
+    (frame,) = numbered_frames(7, 1, 90, GUEST)
+    assert parse(frame + b"\0") == Numbered(7, intact=False)
+    assert parse(frame[:-1]) == Numbered(7, intact=False)
+
+
+def test_the_filling_of_neighbours_differs_everywhere() -> None:
+    frames = numbered_frames(0, 300, 120, GUEST)
+    for one, other in itertools.pairwise(frames):
+        assert all(a != b for a, b in zip(one[30:], other[30:], strict=True))
+
+
+def test_the_agents_filling_is_intact_too() -> None:
+    """images/agent/frame.c fills with the number's low byte: only the checksum counts."""
+    head = bytes.fromhex("44454254 00000105 00000040")
+    filling = b"\x05" * (64 - 30)
+    checksum = zlib.crc32(head + bytes(4) + filling).to_bytes(4, "big")
+    assert parse(bytes(12) + b"\x88\xb5" + head + checksum + filling) == Numbered(0x105, intact=True)
+
+
+@pytest.mark.parametrize("frame", [b"", bytes(60), bytes(12) + b"\x88\xb5" + bytes(15)])
+def test_other_frames_are_not_numbered(frame: bytes) -> None:
+    assert parse(frame) is None
+
+
+@pytest.mark.parametrize("size", [0, -1, 59, 1515, 10**9])
+def test_lengths_that_no_frame_has_are_refused(size: int) -> None:
+    with pytest.raises(UsageError, match=f"seen {size}"):
+        numbered_frames(0, 1, size, GUEST)
+
+
+@pytest.mark.parametrize(("first", "count"), [(-1, 1), (0, -1), (2**32 - 1, 2), (2**32, 1)])
+def test_numbers_beyond_32_bits_are_refused(first: int, count: int) -> None:
+    with pytest.raises(UsageError, match="sequence numbers"):
+        numbered_frames(first, count, 64, GUEST)
+
+
+@pytest.mark.parametrize(
+    "mac", ["", "02:00:00:00:00", "02:00:00:00:00:zz", "02:00:00:00:00:+2", "2:0:0:0:0:2"]
+)
+def test_what_is_no_mac_address_is_refused(mac: str) -> None:
+    with pytest.raises(UsageError, match="MAC address"):
+        numbered_frames(0, 1, 64, mac)
+
+
+def test_importing_the_room_does_not_import_scapy() -> None:
+    """It takes 0.3 to 1.4 s, and `testbed run` does not need it."""
+    code = "import sys, testbed.traffic; sys.exit(any(name.startswith('scapy') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
