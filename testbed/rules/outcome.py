@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["MAX_EVENTS", "Finding", "Outcome", "RuleResult", "judged", "not_exercised"]
+__all__ = ["MAX_EVENTS", "Finding", "Outcome", "RuleResult", "hold", "not_exercised", "violated"]
 
 Outcome: TypeAlias = Literal["hold", "violated", "waived", "not-exercised"]
 
@@ -40,8 +40,7 @@ class Finding:
 class RuleResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule's line in a result.
 
-    ``events`` are row numbers of the trace; ``waiver`` is why a violation is waived, with its reference, else
-    None.
+    ``events`` are row numbers of the trace; ``waiver`` is why a violation is waived, with its reference.
     """
 
     id: str
@@ -60,13 +59,15 @@ def not_exercised(why: str) -> Finding:
     return Finding("not-exercised", observed=None, limit=None, message=why)
 
 
-def judged(*, violated: bool, observed: int, limit: int, message: str, events: npt.ArrayLike = ()) -> Finding:
-    """Return the finding of a rule whose precondition occurred.
+def hold(message: str, *, observed: int = 0, limit: int = 0) -> Finding:
+    """Return the finding of a rule that was exercised and kept."""
+    return Finding("hold", observed, limit, message)
 
-    :param message: what was seen; written for the outcome it comes with.
-    :param events: rows of proof in any order; a violation has at least one unless the trace itself is
-        missing.
+
+def violated(message: str, *, observed: int, limit: int = 0, events: npt.ArrayLike = ()) -> Finding:
+    """Return the finding of a rule that was broken.
+
+    :param events: rows of proof in any order; at least one, unless the trace itself is missing.
     """
     rows = np.unique(np.asarray(events, dtype=np.int64))[:MAX_EVENTS]
-    outcome: Literal["hold", "violated"] = "violated" if violated else "hold"
-    return Finding(outcome, observed, limit, message, tuple(int(row) for row in rows))
+    return Finding("violated", observed, limit, message, tuple(int(row) for row in rows))

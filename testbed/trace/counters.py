@@ -133,8 +133,7 @@ def count(trace: Trace, frames_on_wire: int | None = None) -> Counters:
 
 def _sequences(trace: Trace, kind: Kind, field: str, value: int) -> Numbers:
     """Return the sequence numbers of the rows of a kind where a field has a value, in order."""
-    rows = trace.rows(kind)
-    return trace.field("c", rows[trace.events[field][rows] == value])
+    return trace.field("c", trace.rows(kind, **{field: value}))
 
 
 def _distinct(sequences: Numbers) -> int:
@@ -150,8 +149,7 @@ def _disorder(delivered: Numbers) -> tuple[int, int]:
 
 def _growth(trace: Trace, kind: Kind, subject: int) -> int:
     """Return a counter's last reading minus its first; the reading itself when there is one; 0 without."""
-    rows = trace.rows(kind)
-    values = trace.field("c", rows[trace.events["subject"][rows] == subject])
+    values = trace.field("c", trace.rows(kind, subject=subject))
     if len(values) == 1:
         return int(values[0])
     return int(values[-1] - values[0]) if len(values) else 0

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Trace", "decode_events", "load_events", "save_events"]
 
 
-def _no_sequences() -> npt.NDArray[np.int64]:
-    return np.zeros(0, dtype=np.int64)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trace:
     """What one run left behind, for rules and reports to read.
@@ -61,7 +57,7 @@ class Trace:
     alive: bool = True
     death: str = ""
     injected: int = 0
-    wire_sequences: npt.NDArray[np.int64] | None = dataclasses.field(default_factory=_no_sequences)
+    wire_sequences: npt.NDArray[np.int64] | None = None
 
     @cached_property
     def polls(self) -> Polls:
@@ -73,9 +69,15 @@ class Trace:
         """The kinds of all rows, shape ``(n,)``, in memory of their own: faster than a field of the table."""
         return np.ascontiguousarray(self.events["kind"])
 
-    def rows(self, kind: Kind) -> npt.NDArray[np.intp]:
-        """Return the numbers of the rows of one kind, ascending."""
-        return np.flatnonzero(self.kind == kind)
+    def rows(self, kind: Kind, **values: int) -> npt.NDArray[np.intp]:
+        """Return the numbers of the rows of one kind, ascending.
+
+        :param values: only those where these fields have these values, as in ``rows(Kind.REDIRECT, a=0)``.
+        """
+        rows: npt.NDArray[np.intp] = np.flatnonzero(self.kind == kind)
+        for name, value in values.items():
+            rows = rows[self.events[name][rows] == value]
+        return rows
 
     def field(self, name: str, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
         """Return one field of some rows as signed 64-bit numbers, so that differences never wrap."""
