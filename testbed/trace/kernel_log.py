@@ -24,36 +24,33 @@ __all__ = ["Splat", "find_splats", "with_splat_rows"]
 #: "[    1.234567] ", also with the caller's id that CONFIG_PRINTK_CALLER adds: "[    1.234567][  T12] ".
 _STAMP = re.compile(r"^(?:<\d+>)?\[\s*(?P<seconds>\d+)\.(?P<micros>\d{6})\](?:\[\s*[TC]\d+\])?\s?")
 
-#: What kind of splat it is, and how its headline begins.
+#: What kind of splat it is, and how its headline begins; the first that fits counts.
 _HEADLINES = tuple(
     (what, re.compile(pattern))
     for what, pattern in (
         ("WARN", r"WARNING: (?:CPU: \d+ PID: \d+ at |.+:\d+ at )"),
         ("lockdep", r"WARNING: (?:suspicious RCU usage|bad unlock balance|held lock freed|lock held when )"),
         ("lockdep", r"WARNING: (?:possible |inconsistent lock state|\S+-safe -> |Nested lock )"),
-        ("lockdep", r"BUG: (?:MAX_LOCK|key .* not in \.data|Invalid wait context)|\[ BUG: "),
-        ("KASAN", r"BUG: K(?:A|C|M)SAN: "),
-        ("UBSAN", r"UBSAN: "),
-        ("list corruption", r"(?:list_add|list_del) corruption"),
+        ("lockdep", r"\[ BUG: "),
+        ("sanitizer", r"BUG: K(?:A|C|M)SAN: |UBSAN: "),
+        ("page", r"BUG: Bad page |page_pool_release_retry\(\) stalled pool"),
+        ("scheduling", r"BUG: scheduling while atomic|BUG: sleeping function called"),
         ("BUG", r"BUG: |kernel BUG at "),
         ("oops", r"(?:Oops|general protection fault|Internal error)\b.*[:#]"),
         ("oops", r"(?:double fault|divide error|int3|stack segment|invalid opcode): "),
         ("panic", r"Kernel panic - not syncing"),
         ("RCU stall", r"(?:rcu: )?INFO: \S+ (?:self-)?detected (?:expedited )?stall"),
         ("hung task", r"INFO: task \S+ blocked for more than \d+ seconds"),
-        ("lockup", r"(?:NMI )?watchdog: .*(?:lockup|LOCKUP)"),
+        ("lockup", r"watchdog: BUG: \w+ lockup - |(?:NMI )?watchdog: .*hard LOCKUP"),
         ("refcount", r"refcount_t: "),
-        ("NAPI", r"NAPI poll function .* (?:returned|exceeding)|.*exceeding its budget of"),
-        ("NAPI", r".*: Budget exhausted after napi rescheduled"),
+        ("list", r"(?:list_add|list_del) corruption"),
+        ("NAPI", r"NAPI poll function .* returned |.*: Budget exhausted after napi rescheduled"),
         ("XDP", r"Missing xdp_do_flush\(\) invocation after NAPI by "),
-        ("netpoll", r".*netpoll_poll_dev.*|netpoll: .*exceeded budget in poll"),
-        ("Tx timeout", r"NETDEV WATCHDOG: |.*: Tx timeout|.*Detected Tx Unit Hang"),
-        ("irq", r"irq \d+: nobody cared"),
+        ("netpoll", r".* exceeded budget in poll|netpoll_send_skb_on_dev\(\): .* enabled interrupts in poll"),
+        ("Tx timeout", r"(?:.*: )?NETDEV WATCHDOG: |.*: Detected Tx Unit Hang"),
+        ("interrupt", r"irq \d+: nobody cared"),
         ("DMA", r"DMA-API: .*(?:device driver|cacheline)"),
-        ("page", r"BUG: Bad page |page_pool_release_retry\(\) stalled pool"),
-        ("allocation", r".*: page allocation failure: order:"),
-        ("scheduling", r"BUG: scheduling while atomic|BUG: sleeping function called"),
-        ("unregister", r"unregister_netdevice: waiting for "),
+        ("device", r"unregister_netdevice: waiting for "),
     )
 )
 _AT = re.compile(r" at (?:\S+ )*?(?P<function>[A-Za-z_][\w.]*\+0x[0-9a-f]+)")
