@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from testbed.errors import UsageError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TEXT_BYTES", "Document", "read", "write"]
 
 MAX_TEXT_BYTES = 1 << 20
+MAX_NESTING = 100  # lists and mappings inside each other
 WIDE = 1 << 20  # columns; a line is never folded
 
 
@@ -63,6 +65,8 @@ def read(text: str, origin: str) -> Document:
     """
     reader = _Reader(origin)
     try:
+        if line := _too_deep(text):
+            raise reader.wrong(line, "", "YAML", "lists or mappings nested too deep")
         node = YAML(typ="rt", pure=True).compose(io.StringIO(text))
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -70,15 +74,25 @@ def read(text: str, origin: str) -> Document:
         raise reader.wrong(mark.line + 1 if mark else 1, "", "YAML", seen) from None
     except (YAMLError, ValueError) as error:
         raise reader.wrong(1, "", "YAML", " ".join(str(error).split())[:120]) from None
-    except RecursionError:
-        raise reader.wrong(1, "", "YAML", "lists or mappings nested too deep") from None
     if node is None:
         raise reader.wrong(1, "", "a mapping with name and steps", "an empty file")
-    try:
-        data = reader.value(node, "$", "")
-    except RecursionError:
-        raise reader.wrong(1, "", "YAML", "lists or mappings nested too deep") from None
-    return Document(origin, data, reader.places)
+    return Document(origin, reader.value(node, "$", ""), reader.places)
+
+
+def _too_deep(text: str) -> int:
+    """Return the line at which the text nests deeper than anything sensible, or 0.
+
+    Asked before a tree is made: that takes a time that grows with the square of the depth.
+    """
+    depth = 0
+    for event in YAML(typ="rt", pure=True).parse(io.StringIO(text)):
+        if isinstance(event, (MappingStartEvent, SequenceStartEvent)):
+            depth += 1
+            if depth > MAX_NESTING:
+                return int(event.start_mark.line) + 1
+        elif isinstance(event, (MappingEndEvent, SequenceEndEvent)):
+            depth -= 1
+    return 0
 
 
 class _Reader:
