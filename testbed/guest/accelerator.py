@@ -1,8 +1,8 @@
 """Which accelerator QEMU can use here: KVM when a guest really runs under it, else TCG, with the reason.
 
-/dev/kvm may exist, be opened, create a machine, and still hang every guest (seen on nested clouds). So a boot sector
-of nine bytes is booted through the firmware under KVM with a short limit. The answer holds until the machine or QEMU
-changes and is remembered in the cache.
+/dev/kvm may exist, be opened, create a machine, and still hang every guest (seen on nested clouds). So a boot
+sector of nine bytes is booted through the firmware under KVM with a short limit. The answer is remembered in the
+cache until the machine is booted again or QEMU changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Accelerator(msgspec.Struct, frozen=True):
 
 
 def probe(toolchain: Toolchain) -> Accelerator:
-    """Return the accelerator to use, found out by booting something tiny, at most once per boot of the machine.
+    """Return the accelerator to use, found out by booting something tiny, once per boot of the machine.
 
     :raise HostError: QEMU cannot be started at all.
     """
@@ -53,7 +53,8 @@ def probe(toolchain: Toolchain) -> Accelerator:
         return Accelerator("tcg", "this machine has no /dev/kvm")
     if not os.access(_KVM, os.R_OK | os.W_OK):
         return Accelerator("tcg", "/dev/kvm is there, and this user may not open it (join the group kvm)")
-    remembered = cache_dir() / "accelerator" / f"{content_key(_BOOT_ID.read_text(), toolchain.identity)}.json"
+    key = content_key(_BOOT_ID.read_text(), toolchain.identity)
+    remembered = cache_dir() / "accelerator" / f"{key}.json"
     try:
         return msgspec.json.decode(remembered.read_bytes(), type=Accelerator)
     except (OSError, msgspec.MsgspecError):
@@ -71,7 +72,17 @@ def _try_kvm(toolchain: Toolchain) -> Accelerator:
         disk = Path(directory) / "disk"
         disk.write_bytes((_CODE.ljust(510, b"\0") + b"\x55\xaa").ljust(_DISK_BYTES, b"\0"))
         argv = [
-            *("qemu-system-x86_64", "-machine", "pc", "-accel", "kvm", "-m", "32", "-nodefaults", "-no-reboot"),
+            *(
+                "qemu-system-x86_64",
+                "-machine",
+                "pc",
+                "-accel",
+                "kvm",
+                "-m",
+                "32",
+                "-nodefaults",
+                "-no-reboot",
+            ),
             *("-display", "none", "-device", "isa-debug-exit,iobase=0x501,iosize=2"),
             *("-drive", f"file={disk},format=raw,if=ide"),
         ]

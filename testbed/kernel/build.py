@@ -1,4 +1,4 @@
-"""Building one changed driver out of tree, against the kernel's own headers, so that it loads in the stock kernel."""
+"""Building one changed driver out of tree against the kernel's own headers: it loads in the stock kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _LAYOUT = "1"  # another one makes every older build out of date
 def build_driver(
     kernel: Kernel, driver: str, changes: Sequence[Change], toolchain: Toolchain
 ) -> dict[str, Path]:
-    """Return the modules of a driver with ``changes`` applied in order, by name; built unless the cache holds them.
+    """Return the modules of a driver with ``changes`` applied in order, by name.
+
+    They are built unless the cache holds them.
 
     :param driver: the name of its folder below drivers/net/ethernet/VENDOR.
     :raise Unsupported: the kernel has no headers, or not this driver's source.
@@ -34,16 +36,20 @@ def build_driver(
     """
     if kernel.headers is None or kernel.source is None:
         raise Unsupported(
-            f"the kernel {kernel.name} brings no headers and no source, so that no variant can be built for it",
+            f"the kernel {kernel.name} brings no headers and source, which variants need",
             "choose a kernel of testbed list kernels",
         )
     source = next(kernel.source.glob(f"drivers/net/ethernet/*/{driver}"), None)
     if source is None:
-        raise Unsupported(f"the source of {kernel.name} ({kernel.release}) has no driver {driver}", "choose another kernel")
-    files = [change.file for change in changes]
+        raise Unsupported(
+            f"the source of {kernel.name} ({kernel.release}) has no driver {driver}",
+            "choose another kernel",
+        )
+    files = [each.file for each in changes]
     key = content_key(_LAYOUT, kernel.identity, toolchain.identity, driver, *files)
     built = build_once(
-        cache_dir() / "variants" / key, lambda target: _build(kernel.headers, source, changes, toolchain, target)
+        cache_dir() / "variants" / key,
+        lambda target: _build(kernel.headers, source, changes, toolchain, target),
     )
     return {plain_name(module.name): module for module in sorted(built.glob("*.ko"))}
 

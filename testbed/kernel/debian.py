@@ -16,20 +16,21 @@ import re
 import shutil
 import subprocess
 import tarfile
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from testbed.cache import build_once, cache_dir, content_key, host_errors, locked
-from testbed.errors import BuildError, HostError
+from testbed.errors import BuildError
 from testbed.kernel.kernel import Kernel
 from testbed.toolchain.archive import Package, PrivateApt, find_archive
-from testbed.toolchain.host import check_space, first_error, need_space, program, quiet, run
+from testbed.toolchain.host import need_space, program, quiet, run
 from testbed.toolchain.recipe import load_recipe
 from testbed.toolchain.root import switch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from testbed.toolchain.host import Progress
@@ -86,7 +87,7 @@ def fetch(
 ) -> Kernel:
     """Return the newest kernel of a suite; it is downloaded and unpacked unless the cache holds one.
 
-    :param toolchain: called when the packages are unpacked, for its depmod; may wait for a root that is being built.
+    :param toolchain: called for its depmod when all is unpacked; may wait for a root that is being built.
     :param refresh: ask the suite for its newest even when there is one.
     :raise HostError: no network, no space, or an unknown suite.
     """
@@ -98,20 +99,36 @@ def fetch(
         with host_errors(link):
             link.parent.mkdir(exist_ok=True)
             need_space(link.parent, load_recipe().source.space_mb, f"fetching {name}")
-        apt = PrivateApt(cache_dir() / "apt" / link.name, find_archive(), load_recipe().kernel[name].suites)
-        progress(name, f"asking {apt.suites[-1]} for its newest kernel")
-        apt.update()
-        packages = [package for package in apt.closure(_WANTED) if _KEPT.match(package.name)]
-        listing = [f"{package.name}={package.version}" for package in packages]
-        key = content_key(_LAYOUT, *listing, "source", *load_recipe().source.folders)
-        target = link.with_name(key)
-        build_once(target, lambda directory: _fill(directory, apt, packages, toolchain, _labelled(progress, name)))
-        switch(link, target)
+        with _apt(name) as apt:
+            progress(name, f"asking {apt.suites[-1]} for its newest kernel")
+            apt.update()
+            packages = [package for package in apt.closure(_WANTED) if _KEPT.match(package.name)]
+            listing = [f"{package.name}={package.version}" for package in packages]
+            key = content_key(_LAYOUT, *listing, "source", *load_recipe().source.folders)
+            target = link.with_name(key)
+            build_once(
+                target,
+                lambda directory: _fill(directory, apt, packages, toolchain, _labelled(progress, name)),
+            )
+            switch(link, target)
     kernel = cached(name)
     if kernel is None:
-        raise BuildError(f"the kernel {name} is not whole: {target}", f"remove {target} and run: testbed setup")
+        raise BuildError(
+            f"the kernel {name} is not whole: {target}", f"remove {target} and run: testbed setup"
+        )
     progress(name, f"{kernel.release} ({kernel.package})")
     return kernel
+
+
+@contextmanager
+def _apt(name: str) -> Iterator[PrivateApt]:
+    """Lend an apt for the suites of a kernel; its lists are large and are not kept."""
+    directory = cache_dir() / "apt" / name.replace(":", "-")
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        yield PrivateApt(directory, find_archive(), load_recipe().kernel[name].suites)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _labelled(progress: Progress, name: str) -> Callable[[str], None]:
@@ -135,7 +152,11 @@ def _fill(
     for file in files:
         if file not in sources:
             show(f"unpacking {file.name.partition('_')[0]}")
-            run([program("dpkg-deb"), "-x", str(file), str(unpacked)], what=f"unpacking {file.name}", timeout_s=600)
+            run(
+                [program("dpkg-deb"), "-x", str(file), str(unpacked)],
+                what=f"unpacking {file.name}",
+                timeout_s=600,
+            )
     record = _arrange(unpacked, directory, packages)
     for file in sources:
         show(f"unpacking the drivers of {file.name.partition('_')[0]}")
@@ -170,7 +191,8 @@ def _arrange(unpacked: Path, directory: Path, packages: list[Package]) -> Record
     package = next(
         package
         for package in packages
-        if package.name in {f"linux-image-{release}", f"linux-binary-{release}", f"linux-image-{release}-unsigned"}
+        if package.name
+        in {f"linux-image-{release}", f"linux-binary-{release}", f"linux-image-{release}-unsigned"}
     )
     return Record(release, package.name, package.version)
 
@@ -196,7 +218,7 @@ def _arrange_headers(unpacked: Path, src: Path) -> None:
 
 
 def extract_folders(package: Path, folders: list[str], into: Path) -> None:
-    """Extract folders of the kernel's tree from a linux-source package; neither it nor its tar is unpacked whole.
+    """Extract folders of the kernel's tree from a linux-source package; nothing is unpacked whole.
 
     :raise BuildError: the package does not hold one of them.
     """
@@ -213,7 +235,9 @@ def extract_folders(package: Path, folders: list[str], into: Path) -> None:
             process.kill()
     missing = [folder for folder in wanted if folder not in seen]
     if missing:
-        raise BuildError(f"{package.name} holds no {', '.join(missing)}", "see [source] of images/toolchain.toml")
+        raise BuildError(
+            f"{package.name} holds no {', '.join(missing)}", "see [source] of images/toolchain.toml"
+        )
 
 
 def _extract_inner(outer: tarfile.TarFile, wanted: tuple[str, ...], seen: set[str], into: Path) -> None:

@@ -11,13 +11,14 @@ from testbed.kernel.kernel import Kernel
 
 __all__ = ["from_image", "image_release"]
 
-_MAGIC_OFFSET = 0x202  # Documentation/arch/x86/boot.rst: "HdrS", and at 0x20e the offset of the version text
+# Documentation/arch/x86/boot.rst: "HdrS", and the offset of the version text from the second sector on
+_MAGIC_OFFSET = 0x202
 _VERSION_OFFSET = 0x20E
 _SECTOR = 0x200
 
 
 def from_image(text: str) -> Kernel:
-    """Return the kernel of ``VMLINUZ,MODULES_DIR``; MODULES_DIR is a lib/modules/RELEASE that depmod has seen.
+    """Return the kernel of ``VMLINUZ,MODULES_DIR``; the latter is a lib/modules/RELEASE with modules.dep.
 
     :raise UsageError: a path is missing or not there.
     :raise HostError: the file is not an x86 kernel image.
@@ -29,7 +30,9 @@ def from_image(text: str) -> Kernel:
     if not vmlinuz.is_file():
         raise UsageError(f"image: there is no file {vmlinuz}", "write image:VMLINUZ,MODULES_DIR")
     if not (modules / "modules.dep").is_file():
-        raise UsageError(f"image: there is no modules.dep in {modules}", "name a lib/modules/RELEASE, after depmod")
+        raise UsageError(
+            f"image: there is no modules.dep in {modules}", "name a lib/modules/RELEASE, after depmod"
+        )
     release = image_release(vmlinuz)
     return Kernel(
         name=f"image:{text}",

@@ -1,4 +1,4 @@
-"""What a kernel is to the rest of testbed: something bootable, its configuration, and its modules in load order."""
+"""What a kernel is to the rest of testbed: something bootable, and its modules in load order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.errors import HostError, Unsupported
@@ -15,6 +14,7 @@ from testbed.toolchain.host import program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ["Kernel", "Module", "plain_name"]
 
@@ -74,7 +74,9 @@ class Kernel:
                 for needed in (*reversed(self._dependencies[path]), path):
                     ordered.setdefault(plain_name(needed), needed)
             elif name not in self._builtin:
-                raise Unsupported(f"the kernel {self.name} ({self.release}) has no module {name}", "choose another kernel")
+                raise Unsupported(
+                    f"the kernel {self.name} ({self.release}) has no module {name}", "choose another kernel"
+                )
         return [Module(name, self._read(name, path)) for name, path in ordered.items()]
 
     def module_path(self, name: str) -> Path | None:
@@ -103,7 +105,7 @@ class Kernel:
 
 
 def plain_name(path: str) -> str:
-    """Return a module's name as the kernel has it, from a name or path: ``kernel/x/dwmac-intel.ko.xz`` is dwmac_intel."""
+    """Return a module's name as the kernel has it: ``dwmac_intel`` for ``a/dwmac-intel.ko.xz``."""
     return path.rpartition("/")[2].split(".ko")[0].replace("-", "_")
 
 

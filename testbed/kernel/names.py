@@ -38,7 +38,9 @@ def parse(text: str) -> tuple[str, list[str]]:
     for part in parts:
         kind, equals, name = part.partition("=")
         if kind != "variant" or not equals or not name:
-            raise UsageError(f"kernel {text!r}: expected @variant=NAME, seen @{part}", "see: testbed list variants")
+            raise UsageError(
+                f"kernel {text!r}: expected @variant=NAME, seen @{part}", "see: testbed list variants"
+            )
         variants.append(name)
     return base or default_kernel(), variants
 

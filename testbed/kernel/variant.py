@@ -1,7 +1,7 @@
 """Variants: named changes of a driver, each a semantic patch ``images/variants/DRIVER/NAME.cocci``.
 
-The first comment line of the file says what the variant is. Every named rule of the file must match the driver's
-source; one that does not is an error that names it, so that no variant is ever half applied.
+The first comment line of the file says what the variant is. Every named rule of the file must match the
+driver's source; one that does not is an error that names it, so that no variant is ever half applied.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from testbed.errors import BuildError, UsageError
@@ -19,6 +18,7 @@ from testbed.toolchain.recipe import IMAGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from testbed.kernel.kernel import Kernel
     from testbed.toolchain import Toolchain
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Change", "Variant", "find_variant", "known_variants", "with_variants"]
 
 _RULE = re.compile(r"^@\s*([A-Za-z_]\w*)\b[^@]*@", re.MULTILINE)
-_NOT_A_NAME = frozenset({"depends", "extends", "using", "disable", "script", "initialize", "finalize", "virtual"})
+_NOT_A_NAME = frozenset(
+    {"depends", "extends", "using", "disable", "script", "initialize", "finalize", "virtual"}
+)
 
 
 class Change(Protocol):
@@ -79,7 +81,16 @@ class Variant:
 
         :raise BuildError: it is not valid, or a named rule matched nowhere.
         """
-        spatch = ["spatch", "--sp-file", str(self.file), "--dir", str(folder), "--in-place", "--no-includes", "--debug"]
+        spatch = [
+            "spatch",
+            "--sp-file",
+            str(self.file),
+            "--dir",
+            str(folder),
+            "--in-place",
+            "--no-includes",
+            "--debug",
+        ]
         shell = ["sh", "-c", 'exec "$@" 2>&1', "sh", *spatch]  # what matched is told on stderr
         told = toolchain.run(shell, read=[self.file], write=[folder], timeout_s=300)
         matched = matched_rules(told)
@@ -87,15 +98,15 @@ class Variant:
         if missing:
             raise BuildError(
                 f"the variant {self.name} does not fit this kernel's driver: "
-                f"{'rule' if len(missing) == 1 else 'rules'} {', '.join(missing)} of {self.file.name} matched nothing",
-                "the driver's source differs from what the variant was written for; choose another kernel or variant",
+                f"of {self.file.name}, {', '.join(missing)} matched nothing",
+                "the driver's source is not what the variant was written for; choose another kernel or variant",
             )
 
 
 def matched_rules(debug: str) -> set[str]:
     """Return the rules that matched somewhere, from what ``spatch --debug`` prints.
 
-    It announces each rule as ``NAME =`` between two lines of dashes, and prints ``binding out`` for each match of it.
+    It announces each rule as ``NAME =`` and prints ``binding out`` below that for each match.
     """
     matched, rule = set(), ""
     for line in debug.splitlines():
@@ -140,5 +151,7 @@ def with_variants(kernel: Kernel, names: Sequence[str], toolchain: Toolchain | N
     toolchain = toolchain or open_toolchain()
     replaced = dict(kernel.replaced)
     for driver in dict.fromkeys(variant.driver for variant in variants):
-        replaced |= build_driver(kernel, driver, [each for each in variants if each.driver == driver], toolchain)
+        replaced |= build_driver(
+            kernel, driver, [each for each in variants if each.driver == driver], toolchain
+        )
     return replace(kernel, variants=tuple(variant.name for variant in variants), replaced=replaced)

@@ -1,6 +1,6 @@
 """The private Debian root with QEMU, compilers and kernel tools, and how programs are run in it.
 
-What comes from where is written in images/toolchain.toml. ``setup`` builds the root, ``open_toolchain`` finds it.
+images/toolchain.toml says what comes from where; ``setup`` builds the root, ``open_toolchain`` finds it.
 """
 
 from testbed.toolchain.host import Progress, quiet

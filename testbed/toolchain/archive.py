@@ -1,6 +1,6 @@
-"""The Debian archive as the host's own apt knows it, and a private apt state that leaves the host's packages alone.
+"""The Debian archive as the host's apt knows it, and an apt of our own that leaves the host's packages alone.
 
-The archive's address comes from the host's apt configuration, or from TESTBED_MIRROR; this project names none.
+The archive's address comes from the host's apt configuration or from TESTBED_MIRROR; this project names none.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from testbed.cache import host_errors
 from testbed.errors import BuildError, HostError
@@ -18,13 +18,16 @@ from testbed.toolchain.host import attempt, check_space, first_error, follow, pr
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Archive", "Package", "PrivateApt", "find_archive"]
+__all__ = ["Archive", "Package", "PrivateApt", "explain", "find_archive"]
 
 _CARRIED = re.compile(r'^(Acquire::(?:https?|ftp|socks|Check-|Retries|Force)[^ ]*) "(.+)";$')
-_KEYRINGS = ("/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp")
+_KEYRINGS = (
+    "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "/usr/share/keyrings/debian-archive-keyring.pgp",
+)
 _UNREACHABLE = re.compile(
-    r"Could not (?:resolve|connect)|Unable to connect|Connection (?:failed|timed out|refused)|Cannot initiate the connection|"
-    r"Temporary failure|Network is unreachable|Failed to fetch"
+    r"Could not (?:resolve|connect)|Unable to connect|Connection (?:failed|timed out|refused)|"
+    r"Cannot initiate the connection|Temporary failure|Network is unreachable|Failed to fetch"
 )
 _NO_SUITE = re.compile(r"does not have a Release file|404 +Not Found|File not found")
 
@@ -34,7 +37,7 @@ class Archive:
     """Where Debian packages come from.
 
     :param uri: the archive's address, ending in a slash.
-    :param options: the host's apt options that decide how it is reached (proxy, certificates), as ``Key "value";``.
+    :param options: the host's apt options on how it is reached (proxy, certificates), as ``Key "value";``.
     :param keyring: Debian's archive keys on this host, None when the host has none of its own.
     """
 
@@ -86,7 +89,7 @@ def _host_archive() -> str:
 
 
 class PrivateApt:
-    """The host's apt, with lists, cache and status of its own: it resolves and downloads, and installs nothing.
+    """The host's apt with lists, cache and status of its own: it resolves and downloads, it installs nothing.
 
     :param directory: where its state is kept; lists are reused as long as the suites stay the same.
     :param suites: which to look into; the last one is preferred.
@@ -123,7 +126,7 @@ class PrivateApt:
                 'APT::Architectures { "amd64"; };',
                 'APT::Install-Recommends "false";',
                 'APT::Sandbox::User "root";',
-                'APT::Update::Error-Mode "any";',  # an archive that cannot be reached is an error, not a warning
+                'APT::Update::Error-Mode "any";',  # one that cannot be reached is an error
                 'Acquire::Languages "none";',
                 *self._archive.options,
                 "",
@@ -134,16 +137,17 @@ class PrivateApt:
     def _environment(self) -> dict[str, str]:
         return {"APT_CONFIG": str(self._directory / "apt.conf"), "LC_ALL": "C.UTF-8"}
 
+    def _fail(self, said: str) -> NoReturn:
+        explain(said, self.suites, "apt cannot resolve or fetch the kernel's packages")
+
     def update(self) -> None:
         """Fetch the suites' package lists.
 
         :raise HostError: no network, or the archive has no such suite.
         """
-        done = attempt(
-            [program("apt-get"), "update", "-q"], timeout_s=600, environment=self._environment
-        )
+        done = attempt([program("apt-get"), "update", "-q"], timeout_s=600, environment=self._environment)
         if done.returncode:
-            self._explain((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
+            self._fail((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
 
     def closure(self, packages: Sequence[str]) -> list[Package]:
         """Return the packages that would come onto an empty machine with ``packages`` of the preferred suite.
@@ -156,11 +160,12 @@ class PrivateApt:
             environment=self._environment,
         )
         if done.returncode:
-            self._explain((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
+            self._fail((done.stderr + b"\n" + done.stdout).decode(errors="replace"))
         files = [line.split()[1] for line in done.stdout.decode().splitlines() if line.startswith("'")]
         named = [file.removesuffix(".deb").split("_") for file in files]
         return sorted(
-            (Package(parts[0], parts[1].replace("%3a", ":")) for parts in named), key=lambda package: package.name
+            (Package(parts[0], parts[1].replace("%3a", ":")) for parts in named),
+            key=lambda package: package.name,
         )
 
     def download(self, packages: Sequence[Package], into: Path, show: Callable[[str], None]) -> list[Path]:
@@ -169,38 +174,50 @@ class PrivateApt:
         :raise HostError: no network, or no space.
         """
         status, said = follow(
-            [program("apt-get"), "download", "-q", *(f"{package.name}={package.version}" for package in packages)],
+            [
+                program("apt-get"),
+                "download",
+                "-q",
+                *(f"{package.name}={package.version}" for package in packages),
+            ],
             lambda line: _show_download(line, show),
             timeout_s=3600,
             cwd=into,
             environment=self._environment,
         )
         if status:
-            self._explain(said)
+            self._fail(said)
         files = sorted(into.glob("*.deb"))
         if len(files) != len(packages):
             raise BuildError(f"apt-get downloaded {len(files)} of {len(packages)} packages", "try again")
         return files
 
-    def _explain(self, said: str) -> None:
-        """Turn what apt said when it failed into an error with a remedy."""
-        check_space(said)
-        because = first_error("\n".join(line for line in said.splitlines() if line.startswith(("E:", "Err:"))) or said)
-        suites = " ".join(self.suites)
-        if _NO_SUITE.search(said):
-            raise HostError(
-                f"the archive has no such suite (of {suites}): {because}",
-                "name a Debian suite in images/toolchain.toml, or set TESTBED_MIRROR to an archive that has it",
-            )
-        if _UNREACHABLE.search(said):
-            raise HostError(
-                f"cannot reach the Debian archive: {because}", "check the network and proxy, or set TESTBED_MIRROR"
-            )
-        if "NO_PUBKEY" in said:
-            raise HostError(
-                f"this machine lacks the key of {suites}: {because}", "apt-get install debian-archive-keyring"
-            )
-        raise HostError(f"apt cannot resolve or fetch from {suites}: {because}", "run: testbed setup --refresh")
+
+def explain(said: str, suites: Sequence[str], otherwise: str) -> NoReturn:
+    """Turn what apt, or what called it, said when it failed into an error with a remedy.
+
+    :param otherwise: what to call a failure that is none of the known ones.
+    :raise HostError: always.
+    """
+    check_space(said)
+    told = [line for line in said.splitlines() if line.startswith(("E:", "Err:"))]
+    because = first_error("\n".join(told) or said)
+    if _UNREACHABLE.search(said) and not _NO_SUITE.search(said):
+        raise HostError(
+            f"cannot reach the Debian archive: {because}",
+            "check the network and proxy, or set TESTBED_MIRROR",
+        )
+    if _NO_SUITE.search(said):
+        raise HostError(
+            f"the archive lacks one of the suites {', '.join(suites)}: {because}",
+            "correct images/toolchain.toml, or set TESTBED_MIRROR to an archive that has it",
+        )
+    if "NO_PUBKEY" in said:
+        raise HostError(
+            f"this machine lacks the archive keys of {', '.join(suites)}: {because}",
+            "apt-get install debian-archive-keyring",
+        )
+    raise HostError(f"{otherwise}: {because}", "run: testbed doctor")
 
 
 def _show_download(line: str, show: Callable[[str], None]) -> None:

@@ -1,4 +1,4 @@
-"""Programs of the host: which Debian package brings each, how one is run, and what its failure means to a user."""
+"""Programs of the host: which Debian package brings each, how one is run, what its failure means."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ PACKAGES = {
 }
 """Program to Debian package; a program that is not listed comes in the package of its own name."""
 
-_ERROR = re.compile(r"\b(?:errors?|fatal|failed|cannot|undefined|no such|unable|denied)\b|^E: |\*\*\*", re.IGNORECASE)
+_ERROR = re.compile(
+    r"\b(?:errors?|fatal|failed|cannot|undefined|no such|unable|denied)\b|^E: |\*\*\*", re.IGNORECASE
+)
 _SPACE = re.compile(r"No space left|not enough free space|Disk quota exceeded", re.IGNORECASE)
 
 
@@ -77,7 +79,7 @@ def mortal(argv: Sequence[str]) -> list[str]:
 
 
 def first_error(text: str) -> str:
-    """Return the first line of a program's output that says what went wrong, else its last line, at most 300 characters."""
+    """Return the first line of a program's output that says what went wrong, else its last."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return "no message"
@@ -88,19 +90,22 @@ def attempt(
     argv: Sequence[str],
     *,
     timeout_s: float,
+    what: str = "",
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a program to its end, whatever its exit status; stdin is empty unless given.
+    """Run a program to its end, whatever its exit status; it is killed when testbed ends.
 
+    :param what: names it in messages; default its file name.
     :param environment: added to testbed's own.
+    :param stdin: empty unless given.
     :raise BuildError: it did not end within ``timeout_s``.
     :raise HostError: it cannot be started.
     """
     try:
         return subprocess.run(
-            argv,
+            mortal(argv),
             input=stdin if stdin is not None else b"",
             capture_output=True,
             timeout=timeout_s,
@@ -110,7 +115,8 @@ def attempt(
         )
     except subprocess.TimeoutExpired as error:
         raise BuildError(
-            f"{Path(argv[0]).name} did not end within {timeout_s:.0f} s", "try again on a quieter machine"
+            f"{what or Path(argv[0]).name} did not end within {timeout_s:.0f} s",
+            "try again on a quieter machine",
         ) from error
     except FileNotFoundError as error:
         raise HostError(f"cannot start {argv[0]}: {error.strerror}", "run: testbed doctor") from error
@@ -131,7 +137,7 @@ def run(
     :raise BuildError: it failed or did not end in time; the message holds the first line that says why.
     :raise HostError: it cannot be started, or the disk is full.
     """
-    done = attempt(argv, timeout_s=timeout_s, cwd=cwd, environment=environment, stdin=stdin)
+    done = attempt(argv, timeout_s=timeout_s, what=what, cwd=cwd, environment=environment, stdin=stdin)
     if done.returncode:
         said = (done.stderr + b"\n" + done.stdout).decode(errors="replace")
         check_space(said)
@@ -147,36 +153,40 @@ def follow(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Run a long program, give each line it prints to ``show``, and return its exit status and all it printed.
+    """Run a long program, give each line it prints to ``show``; return its exit status and all it printed.
 
     It dies with the calling thread.
 
     :raise BuildError: it did not end within ``timeout_s``.
     """
     lines = []
-    with subprocess.Popen(
-        mortal(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        cwd=cwd,
-        env={**os.environ, **(environment or {})},
-    ) as process:
-        with _limit(process, timeout_s) as expired:
-            for line in process.stdout or ():
-                lines.append(line)
-                show(line.strip())
-            process.wait()
+    with (
+        subprocess.Popen(
+            mortal(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd=cwd,
+            env={**os.environ, **(environment or {})},
+        ) as process,
+        _limit(process, timeout_s) as expired,
+    ):
+        for line in process.stdout or ():
+            lines.append(line)
+            show(line.strip())
+        process.wait()
     if expired.is_set():
-        raise BuildError(f"{Path(argv[0]).name} did not end within {timeout_s:.0f} s", "try again on a quieter machine")
+        raise BuildError(
+            f"{Path(argv[0]).name} did not end within {timeout_s:.0f} s", "try again on a quieter machine"
+        )
     return process.returncode, "".join(lines)
 
 
 @contextmanager
 def _limit(process: subprocess.Popen[str], timeout_s: float) -> Iterator[threading.Event]:
-    """Kill the process after ``timeout_s`` and whenever the block is left; the event says whether time ran out."""
+    """Kill the process after ``timeout_s``, and when the block is left; the event says if time ran out."""
     expired = threading.Event()
 
     def expire() -> None:
@@ -205,7 +215,9 @@ def check_space(said: str) -> None:
     :raise HostError: the output says that the disk is full.
     """
     if _SPACE.search(said):
-        raise HostError(f"the disk is full: {first_error(said)}", "free some space, or point TESTBED_CACHE elsewhere")
+        raise HostError(
+            f"the disk is full: {first_error(said)}", "free some space, or point TESTBED_CACHE elsewhere"
+        )
 
 
 def need_space(directory: Path, needed_mb: int, purpose: str) -> None:

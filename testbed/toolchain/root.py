@@ -1,13 +1,13 @@
-"""Building the toolchain root: a small Debian in the cache, made by mmdebstrap, switched over when it is whole.
+"""Building the toolchain root: a small Debian in the cache, made by mmdebstrap, in use when it is whole.
 
-Layout in the cache, where KEY stands for the recipe (suites and package names) and ID for the resolved versions::
+Layout in the cache; KEY stands for the recipe (suites, package names), ID for the resolved versions::
 
     toolchain/KEY.ID/root/          the file system
     toolchain/KEY.ID/packages.txt   "name version" of every package in it
     toolchain/KEY                   symbolic link to the KEY.ID in use
 
-mmdebstrap runs in a PID namespace of its own that ends with testbed, whichever way testbed ends. When testbed is not
-root, that is inside a user namespace in which the user is root: the finished root then belongs to the user.
+mmdebstrap runs in a PID namespace of its own that ends with testbed, whichever way testbed ends. When testbed
+is not root, it is a user namespace too, in which the user is root: the finished tree then belongs to the user.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from testbed.cache import cache_dir, content_key, host_errors, locked
 from testbed.errors import HostError
-from testbed.toolchain.archive import find_archive
-from testbed.toolchain.host import attempt, check_space, first_error, follow, need_space, program, quiet
+from testbed.toolchain.archive import explain, find_archive
+from testbed.toolchain.host import attempt, first_error, follow, need_space, program, quiet
 from testbed.toolchain.recipe import RootRecipe, load_recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from testbed.toolchain.archive import Archive
     from testbed.toolchain.host import Progress
 
@@ -38,7 +40,7 @@ _LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/us
 
 
 def _namespaces() -> list[str]:
-    """Return the start of an argv that runs the rest as root over the root's files, in a PID namespace of its own."""
+    """Return the start of an argv: the rest runs as root of the tree, in a PID namespace of its own."""
     mapping = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
     if mapping:
         program("newuidmap")
@@ -59,7 +61,7 @@ def current_root() -> Path | None:
 def installed(directory: Path) -> dict[str, str]:
     """Return package versions by name, of the root in ``directory``."""
     lines = (directory / "packages.txt").read_text().splitlines()
-    return dict(line.split() for line in lines)  # type: ignore[misc]
+    return {name: version for name, _, version in (line.partition(" ") for line in lines)}
 
 
 def setup(*, refresh: bool = False, progress: Progress = quiet) -> Path:
@@ -67,7 +69,7 @@ def setup(*, refresh: bool = False, progress: Progress = quiet) -> Path:
 
     Two of these at once do the work once. What a killed one left behind is removed first.
 
-    :param refresh: build a new one from the newest packages and switch to it; the old one stays for who still uses it.
+    :param refresh: build one from the newest packages and switch to it; who uses the old one keeps it.
     :raise HostError: no network, no space, an unknown suite, a host program or a permission is missing.
     """
     recipe = load_recipe().root
@@ -106,7 +108,7 @@ def _build_and_switch(recipe: RootRecipe, link: Path, partial: Path, progress: P
 
 
 def switch(link: Path, target: Path) -> None:
-    """Let ``link`` point to ``target``, a sibling of it; readers see the old one or the new one, never none."""
+    """Let ``link`` point to its sibling ``target``; readers see the old one or the new one, never none."""
     fresh = link.with_name(f".{link.name}.{os.getpid()}.link")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target.name)
@@ -131,9 +133,9 @@ def _bootstrap(recipe: RootRecipe, archive: Archive, root: Path, progress: Progr
         str(root),
         *archive.source_lines(recipe.suites, signed=False),
     ]
-    status, said = follow(argv, lambda line: _show(line, progress), timeout_s=3600, environment={"TMPDIR": "/tmp"})
+    status, said = follow(argv, lambda line: _show(line, progress), timeout_s=3600)
     if status:
-        _explain(said)
+        _explain(said, recipe.suites)
 
 
 def _show(line: str, progress: Progress) -> None:
@@ -141,21 +143,14 @@ def _show(line: str, progress: Progress) -> None:
         progress("toolchain", line.removeprefix("I: ").rstrip("."))
 
 
-def _explain(said: str) -> None:
+def _explain(said: str, suites: Sequence[str]) -> NoReturn:
     """Turn what mmdebstrap said when it failed into an error with a remedy."""
-    check_space(said)
-    because = first_error("\n".join(line for line in said.splitlines() if line.startswith(("E:", "Err:"))) or said)
-    if re.search(r"does not have a Release file|404 +Not Found|File not found", said):
-        suites = " ".join(load_recipe().root.suites)
-        raise HostError(f"the archive has no such suite (of {suites}): {because}", "see images/toolchain.toml")
-    if re.search(r"Could not (?:resolve|connect)|Unable to connect|timed out|Network is unreachable", said):
-        raise HostError(f"cannot reach the Debian archive: {because}", "check the network, or set TESTBED_MIRROR")
     if re.search(r"unshare.*(?:Operation not permitted|No space)|newuidmap|write.*uid_map", said):
         raise HostError(
-            f"this machine lets {os.environ.get('USER', 'this user')} make no user namespace: {because}",
-            "run testbed setup as root, or allow user namespaces and give the user a line in /etc/subuid and /etc/subgid",
+            f"this user can make no user namespace with ids of its own: {first_error(said)}",
+            "run testbed setup as root, or give the user a line in /etc/subuid and in /etc/subgid",
         )
-    raise HostError(f"mmdebstrap failed: {because}", "run: testbed doctor")
+    explain(said, suites, "mmdebstrap failed")
 
 
 def _read_status(status: Path) -> dict[str, str]:
@@ -176,4 +171,6 @@ def discard(directory: Path) -> None:
     done = attempt([*_namespaces(), "rm", "-rf", "--", str(directory)], timeout_s=600)
     if directory.exists():
         said = first_error(done.stderr.decode(errors="replace"))
-        raise HostError(f"cannot remove {directory}, left by an interrupted set-up: {said}", f"rm -rf {directory}")
+        raise HostError(
+            f"cannot remove {directory}, left by an interrupted set-up: {said}", f"rm -rf {directory}"
+        )

@@ -1,7 +1,7 @@
-"""Running programs of the toolchain: in the root through bubblewrap, beside it through its own loader, or on the host.
+"""Running programs of the toolchain: in the root by bubblewrap, beside it by its own loader, or on the host.
 
-Paths mean the same inside and outside: a command sees the host's files at their own absolute paths, only those that
-were named, and nothing of them may be written but what was named for writing.
+Paths mean the same inside and outside: a command sees the host's files at their own absolute paths, but only
+those that were named, and may write only what was named for writing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["HostToolchain", "RootToolchain", "Toolchain", "open_toolchain", "qemu_version"]
 
 _PATH = "/usr/sbin:/usr/bin"
-_ENVIRONMENT = {"PATH": _PATH, "HOME": "/tmp", "TMPDIR": "/tmp", "LC_ALL": "C.UTF-8"}
+_TMP = "/tmp"  # noqa: S108 - the sandbox's own, in memory, empty at start
+_ENVIRONMENT = {"PATH": _PATH, "HOME": _TMP, "TMPDIR": _TMP, "LC_ALL": "C.UTF-8"}
 _QEMU = frozenset({"qemu-img", "qemu-system-x86_64"})
 _QEMU_DATA = ("/usr/share/qemu", "/usr/share/seabios", "/usr/lib/ipxe/qemu")
 _QEMU_LOWEST = (10, 1)  # the first with a vfio-user client
 _HOST_TOOLS = (
-    "bpftool", "busybox", "clang", "depmod", "gcc", "ld", "make", "pahole", "patch", "qemu-img", "qemu-system-x86_64",
-    "spatch", "strip", "xz",
+    "bpftool", "busybox", "clang", "depmod", "gcc", "ld", "make", "pahole", "patch", "qemu-img",
+    "qemu-system-x86_64", "spatch", "strip", "xz",
 )  # fmt: skip
 
 
@@ -52,11 +53,11 @@ class Toolchain(Protocol):
         write: Sequence[Path] = (),
         cwd: Path | None = None,
     ) -> list[str]:
-        """Return what to start on the host so that ``command`` runs with the toolchain's programs, without network.
+        """Return what to start on the host so that ``command`` runs with the toolchain's programs, offline.
 
-        The command is killed when the **thread** that started it ends: start it from one that lives as long as it
-        must. It has a session of its own, so that a terminal's Ctrl-C reaches testbed alone. Inherited file
-        descriptors stay open.
+        The command is killed when the **thread** that started it ends: start it from one that lives as long
+        as it must. In the sandbox it has a session of its own, so that a terminal's Ctrl-C reaches testbed
+        alone. Inherited file descriptors stay open.
 
         :param read: files and directories that it may read, at their own absolute paths.
         :param write: those that it may also write.
@@ -74,14 +75,14 @@ class Toolchain(Protocol):
         timeout_s: float,
         stdin: bytes | None = None,
     ) -> str:
-        """Run ``command`` to its end and return what it wrote on stdout; the parameters are those of :meth:`argv`.
+        """Run ``command`` to its end and return what it wrote on stdout; the parameters are :meth:`argv`'s.
 
         :raise BuildError: it failed, or did not end within ``timeout_s``; the message holds its first error.
         :raise HostError: the toolchain has no such program.
         """
 
     def file(self, path: str) -> Path:
-        """Return the host's path of a file of the toolchain, such as ``/usr/bin/busybox``, symbolic links followed.
+        """Return the host's path of a file of the toolchain, such as ``/usr/bin/busybox``, links followed.
 
         :raise HostError: there is none.
         """
@@ -174,28 +175,40 @@ class RootToolchain(_Runner):
     def _sandbox(
         self, command: Sequence[str], read: Sequence[Path], write: Sequence[Path], cwd: Path | None
     ) -> list[str]:
-        binds = sorted({(path.absolute(), "--bind" if path in write else "--ro-bind") for path in (*read, *write)})
+        binds = {path.absolute(): "--ro-bind" for path in read} | {
+            path.absolute(): "--bind" for path in write
+        }
         root = self._root
         return [
             program("bwrap"),
-            *("--die-with-parent", "--new-session", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--clearenv"),
+            *(
+                "--die-with-parent",
+                "--new-session",
+                "--unshare-pid",
+                "--unshare-net",
+                "--unshare-ipc",
+                "--clearenv",
+            ),
             *(word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)),
             *("--ro-bind", f"{root}/usr", "/usr", "--ro-bind", f"{root}/etc", "/etc"),
-            *(word for name in ("bin", "lib", "lib64", "sbin") for word in ("--symlink", f"usr/{name}", f"/{name}")),
+            *(
+                word
+                for name in ("bin", "lib", "lib64", "sbin")
+                for word in ("--symlink", f"usr/{name}", f"/{name}")
+            ),
             *("--proc", "/proc", "--dev", "/dev", "--dev-bind-try", "/dev/kvm", "/dev/kvm"),
-            *("--tmpfs", "/tmp", "--dir", "/run", "--dir", "/var/tmp"),  # noqa: S108 - the sandbox's own
-            *(word for path, how in binds for word in (how, str(path), str(path))),
+            *("--tmpfs", _TMP, "--dir", "/run", "--dir", "/var"),
+            *(word for path, how in sorted(binds.items()) for word in (how, str(path), str(path))),
             *("--chdir", str(cwd.absolute() if cwd else "/"), "--", *command),
         ]
 
     def _loader(self, command: Sequence[str]) -> list[str]:
-        """Return an argv that starts QEMU on the host with the root's loader and libraries, for want of a sandbox."""
+        """Return an argv that starts QEMU on the host with the root's loader and libraries."""
         root = self._root
         libraries = [f"{root}/usr/lib/x86_64-linux-gnu", f"{root}/usr/lib"]
         data = [word for folder in _QEMU_DATA for word in ("-L", f"{root}{folder}")]
         return mortal(
             [
-                program("setsid"),
                 program("env"),
                 f"QEMU_MODULE_DIR={root}/usr/lib/x86_64-linux-gnu/qemu",
                 str(self.file("/lib64/ld-linux-x86-64.so.2")),
@@ -263,13 +276,13 @@ def _on_path(name: str) -> str | None:
 
 
 def qemu_version(text: str) -> tuple[int, int]:
-    """Return (major, minor) from what ``qemu-system-x86_64 --version`` prints; (0, 0) when it is something else."""
+    """Return (major, minor) from what ``qemu-system-x86_64 --version`` prints; (0, 0) if that is not it."""
     found = re.search(r"version (\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def follow_links(root: Path, path: str) -> Path:
-    """Return where ``path`` of the file system in ``root`` lies on the host, its symbolic links read as inside it."""
+    """Return where ``path`` of the file system in ``root`` lies on the host, links read as inside it."""
     pending = [part for part in path.split("/") if part]
     here: list[str] = []
     for _ in range(256):
