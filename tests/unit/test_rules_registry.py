@@ -30,17 +30,17 @@ def written(tmp_path, text):
 
 
 def test_the_first_ten_rules_are_registered_in_order() -> None:
-    numbers = [rule.number for rule in all_rules().values()]
+    numbers = [declared.number for declared in all_rules().values()]
     assert numbers == sorted(numbers)
     assert {1, 2, 4, 12, 22, 24, 25, 26, 36, 37} <= set(numbers)
 
 
 def test_every_rule_declares_itself() -> None:
-    for rule in all_rules().values():
-        assert rule.statement.endswith(".")
-        assert rule.sources
-        assert rule.needs
-        assert rule.unit
+    for declared in all_rules().values():
+        assert declared.statement.endswith(".")
+        assert declared.sources
+        assert declared.needs
+        assert declared.unit
 
 
 def test_every_rule_judges_an_empty_trace_without_a_violation() -> None:
@@ -53,7 +53,7 @@ def test_a_rule_is_found_by_id_and_number() -> None:
 
 
 def test_an_unknown_rule_is_a_usage_error_with_a_guess() -> None:
-    with pytest.raises(UsageError, match="no rule ring-full-exi.*did you mean ring-full-exit"):
+    with pytest.raises(UsageError, match=r"no rule ring-full-exi.*did you mean ring-full-exit"):
         judge(trace_of(), only=["ring-full-exi"])
 
 
