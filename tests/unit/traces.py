@@ -116,7 +116,9 @@ def ring(which: Ring, producer: int, consumer: int) -> list[Event]:
 
 
 def owners(*counts: int) -> list[Event]:
-    return [line for owner, chunks in enumerate(counts) for line in event(Kind.OWNERS, subject=owner, c=chunks)]
+    return [
+        line for owner, chunks in enumerate(counts) for line in event(Kind.OWNERS, subject=owner, c=chunks)
+    ]
 
 
 def statistic(which: XdpStatistics, value: int) -> list[Event]:
