@@ -1,8 +1,8 @@
 """Which accelerator QEMU can use here: KVM when a guest really runs under it, else TCG, with the reason.
 
-/dev/kvm may exist, be opened, create a machine, and still hang every guest (seen on nested clouds). So a boot
-sector of nine bytes is booted through the firmware under KVM with a short limit. The answer is remembered in the
-cache until the machine is booted again or QEMU changes.
+/dev/kvm may exist, be opened, create a machine, and still hang every guest (seen on nested clouds). So a
+boot sector of nine bytes is booted through the firmware under KVM with a short limit. The answer is kept in
+the cache until the machine is booted again or QEMU changes.
 """
 
 from __future__ import annotations

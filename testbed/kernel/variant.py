@@ -99,7 +99,7 @@ class Variant:
             raise BuildError(
                 f"the variant {self.name} does not fit this kernel's driver: "
                 f"of {self.file.name}, {', '.join(missing)} matched nothing",
-                "the driver's source is not what the variant was written for; choose another kernel or variant",
+                "the variant was written for another source of this driver; choose another kernel",
             )
 
 
@@ -120,8 +120,10 @@ def matched_rules(debug: str) -> set[str]:
 
 def known_variants() -> list[Variant]:
     """Return all variants, by name."""
-    files = sorted((IMAGES / "variants").glob("*/*.cocci"))
-    return [Variant(f"{file.parent.name}/{file.stem}", file) for file in files]
+    files = (IMAGES / "variants").glob("*/*.cocci")
+    return sorted(
+        (Variant(f"{file.parent.name}/{file.stem}", file) for file in files), key=lambda each: each.name
+    )
 
 
 def find_variant(name: str) -> Variant:

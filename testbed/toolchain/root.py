@@ -7,7 +7,7 @@ Layout in the cache; KEY stands for the recipe (suites, package names), ID for t
     toolchain/KEY                   symbolic link to the KEY.ID in use
 
 mmdebstrap runs in a PID namespace of its own that ends with testbed, whichever way testbed ends. When testbed
-is not root, it is a user namespace too, in which the user is root: the finished tree then belongs to the user.
+is not root, it is a user namespace too, in which the user is root, so that the tree belongs to the user.
 """
 
 from __future__ import annotations

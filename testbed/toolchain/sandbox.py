@@ -21,14 +21,14 @@ from testbed.toolchain.root import current_root
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["HostToolchain", "RootToolchain", "Toolchain", "open_toolchain", "qemu_version"]
+__all__ = ["QEMU_LOWEST", "HostToolchain", "RootToolchain", "Toolchain", "open_toolchain", "qemu_version"]
 
 _PATH = "/usr/sbin:/usr/bin"
 _TMP = "/tmp"  # noqa: S108 - the sandbox's own, in memory, empty at start
 _ENVIRONMENT = {"PATH": _PATH, "HOME": _TMP, "TMPDIR": _TMP, "LC_ALL": "C.UTF-8"}
 _QEMU = frozenset({"qemu-img", "qemu-system-x86_64"})
 _QEMU_DATA = ("/usr/share/qemu", "/usr/share/seabios", "/usr/lib/ipxe/qemu")
-_QEMU_LOWEST = (10, 1)  # the first with a vfio-user client
+QEMU_LOWEST = (10, 1)  # the first with a vfio-user client
 _HOST_TOOLS = (
     "bpftool", "busybox", "clang", "depmod", "gcc", "ld", "make", "pahole", "patch", "qemu-img",
     "qemu-system-x86_64", "spatch", "strip", "xz",
@@ -230,7 +230,7 @@ class HostToolchain(_Runner):
         amiss = [f"no {', '.join(missing)}"] if missing else []
         if "qemu-system-x86_64" not in missing:
             version = qemu_version(run(["qemu-system-x86_64", "--version"], what="QEMU", timeout_s=30))
-            if version < _QEMU_LOWEST:
+            if version < QEMU_LOWEST:
                 amiss.append(f"QEMU {'.'.join(map(str, version))}, older than 10.1")
         if amiss:
             raise HostError(

@@ -1,0 +1,59 @@
+# make demo    set everything up and show a real kernel bug, its obvious repair and its right one
+# make test    set everything up and run linters and all tests
+# make setup   only set everything up; what is there already is left alone
+#
+# TESTBED_CACHE    where toolchain root, kernels, images and snapshots are kept (default: the user's cache directory)
+# TESTBED_MIRROR   address of a Debian archive (default: the one that this machine's apt uses)
+# TESTBED_GUESTS   guests at once in `make test` (default 2)
+
+PYTHON ?= python3
+TESTBED_GUESTS ?= 2
+VENV := .venv
+
+# What the host must have: the same names as testbed/toolchain/host.py gives in its remedies.
+HOST_PACKAGES := bubblewrap mmdebstrap uidmap
+
+.PHONY: demo test setup host clean
+.DELETE_ON_ERROR:
+
+demo: setup
+	$(VENV)/bin/testbed demo
+
+test: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/pytest tests/unit
+	$(VENV)/bin/pytest tests/guest -n $(TESTBED_GUESTS)
+
+setup: $(VENV)/installed
+	$(VENV)/bin/testbed setup
+
+$(VENV)/installed: pyproject.toml | host
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+# Installs what is missing, as root or by a sudo that asks nothing; else prints the one line to run.
+host:
+	@set -e; \
+	if ! command -v dpkg-query >/dev/null; then \
+		echo "testbed: no Debian here: see 'testbed doctor' for what is missing"; exit 0; \
+	fi; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "testbed: Python 3.11 or newer is needed: make PYTHON=python3.11"; exit 1; }; \
+	missing=; \
+	for package in $(HOST_PACKAGES); do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null)" = installed ] || missing="$$missing $$package"; \
+	done; \
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3-venv"; \
+	[ -n "$$missing" ] || exit 0; \
+	if [ "$$(id -u)" = 0 ]; then as_root=env; \
+	elif sudo -n true 2>/dev/null; then as_root='sudo -n env'; \
+	else echo "testbed: packages are missing; run: sudo apt-get install$$missing"; exit 1; fi; \
+	install="$$as_root DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends$$missing"; \
+	echo "testbed: installing$$missing"; \
+	$$install </dev/null >/dev/null 2>&1 || { $$as_root apt-get update -qq && $$install </dev/null >/dev/null; }
+
+clean:
+	rm -rf $(VENV)
