@@ -18,24 +18,39 @@ unsigned int interface_index(void);
 void interface_mac(__u8 mac[6]);
 void interface_driver(char *name, size_t bytes);
 int interface_up(void);
-bool interface_has_carrier(void);
+int interface_wait_for_carrier(void);
 int interface_set_rings(__u32 rx, __u32 tx);
 int interface_set(enum tb_setting setting, __u64 value);
 __u64 interface_counter(enum tb_counter counter);
 void interface_mark_queue_irqs(__u8 marks[TB_MAX_IRQS]);
 
-/* channel.c: messages, and the machine's stop */
+/* channel.c: messages, the mailbox, and the machine's stop */
 void channel_open(void);
 void channel_send(enum tb_message type, const void *records, __u32 count, __u32 record_bytes);
-struct tb_step *channel_receive_program(__u32 *count);
+const void *channel_mailbox(__u32 *pages);
+const struct tb_step *channel_program(__u32 *count);
 void channel_stop_machine(void);
+void channel_mark_resumed(void);
+void channel_barrier(const struct tb_barrier *barrier);
 _Noreturn void channel_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* clock.c: the program's clock, in nanoseconds of CLOCK_MONOTONIC */
+__u64 clock_now_ns(void);
+void clock_start(void);
+__u64 clock_program_ns(void);
+void clock_sleep_until(__u64 time_ns);
+void clock_sleep_ns(__u64 duration_ns);
+void clock_spin_until(__u64 time_ns);
+
+/* memory.c: where a range of our memory lies in the guest's */
+void memory_addresses(const void *start, __u32 pages, __u64 *addresses);
 
 /* trace.c: the observer and the one table of events */
 void trace_load(void);
 void trace_start(void);
 void trace_stop(void);
-const struct tb_event *trace_events(__u32 *count, __u32 *lost);
+const struct tb_event *trace_events(void);
+const struct tb_position *trace_position(void);
 __u32 trace_capacity(void);
 void trace_record(enum tb_event_kind kind, __u32 subject, __s32 a, __s32 b, __u64 c);
 void trace_queue_irqs(void);
@@ -57,8 +72,8 @@ __u32 ledger_free_chunks(void);
 bool ledger_take(__u32 *chunk);
 enum tb_owner ledger_owner(__u32 chunk);
 void ledger_set_owner(__u32 chunk, enum tb_owner owner);
-void ledger_deliver(__u32 chunk, __u32 bytes, enum frame_state state, __u32 sequence);
-void ledger_check_held(__u32 chunk, const void *data);
+void ledger_deliver(__u32 chunk, __u16 offset, __u32 bytes, enum frame_state state, __u32 sequence);
+void ledger_check_held(__u32 chunk, const __u8 *data);
 void ledger_complete(__u32 chunk);
 void ledger_report(__u32 fill_entries);
 void ledger_violation(__u32 chunk, enum tb_ledger what, __u64 sequence);

@@ -47,29 +47,19 @@ void boot_load_modules(void)
 		fclose(order);
 }
 
-static void wait_for(bool (*condition)(void), const char *what)
-{
-	const struct timespec millisecond = { .tv_nsec = 1000000 };
-
-	for (int waited = 0; !condition(); waited++) {
-		if (waited == WAIT_MS)
-			channel_fail("%s did not come in %d ms", what, WAIT_MS);
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &millisecond, NULL);
-	}
-}
-
-static bool interface_exists(void)
-{
-	return interface_index() != 0;
-}
-
 void boot_interface(void)
 {
+	const struct timespec millisecond = { .tv_nsec = 1000000 };
 	int error;
 
-	wait_for(interface_exists, "the interface");
+	for (int waited = 0; !interface_index(); waited++) {
+		if (waited == WAIT_MS)
+			channel_fail("%s did not appear in %d ms", interface_name, WAIT_MS);
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &millisecond, NULL);
+	}
 	error = interface_up();
+	if (!error)
+		error = interface_wait_for_carrier();
 	if (error)
 		channel_fail("cannot bring %s up: %s", interface_name, strerror(-error));
-	wait_for(interface_has_carrier, "the carrier");
 }

@@ -1,94 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Messages to and from the host over a virtio-serial port, and the I/O port that stops the machine. */
-#include <dirent.h>
+/* Messages to the host, the mailbox for its programs, and the I/O port that stops the machine. */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/io.h>
-#include <time.h>
+#include <sys/mman.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 #include "agent.h"
 
-#define PORT_NAME "testbed.agent"
-#define PVPANIC_PORT 0x505 /* QEMU's pvpanic: writing 1 pauses the machine at this very instruction */
-#define WAIT_FOR_PORT_MS 5000
-#define MAX_STEPS 16384
+struct mailbox {
+	struct tb_header header;
+	struct tb_step steps[TB_MAX_STEPS];
+};
 
-static int port = -1;
+#define TICK_NS 1000000
+#define TICK_GUARD_NS 50000
+#define ALARM_AHEAD_NS 30000
+#define STOP_AHEAD_NS 500
+#define SETTLE_NS 50000
 
-/* The device number depends on the order of PCI devices, so the port is found by its name. */
-static bool find_port(char *path, size_t bytes)
-{
-	DIR *ports = opendir("/sys/class/virtio-ports");
-	struct dirent *entry;
-	bool found = false;
-
-	while (ports && !found && (entry = readdir(ports))) {
-		char file[PATH_MAX], name[64] = "";
-		FILE *stream;
-
-		snprintf(file, sizeof(file), "/sys/class/virtio-ports/%s/name", entry->d_name);
-		stream = fopen(file, "re");
-		if (!stream)
-			continue;
-		if (fgets(name, sizeof(name), stream) && !strcmp(name, PORT_NAME "\n")) {
-			snprintf(path, bytes, "/dev/%s", entry->d_name);
-			found = true;
-		}
-		fclose(stream);
-	}
-	if (ports)
-		closedir(ports);
-	return found;
-}
+static struct mailbox *mailbox;
+static int alarm_timer = -1;
+static __u64 resumed_ns;
+static const size_t mailbox_bytes =
+	(sizeof(struct mailbox) + TB_PAGE_BYTES - 1) / TB_PAGE_BYTES * TB_PAGE_BYTES;
 
 void channel_open(void)
 {
-	const struct timespec millisecond = { .tv_nsec = 1000000 };
-	char path[PATH_MAX];
-
-	for (int waited = 0; !find_port(path, sizeof(path)); waited++) {
-		if (waited == WAIT_FOR_PORT_MS)
-			channel_fail("no virtio port named " PORT_NAME " appeared in %d ms", WAIT_FOR_PORT_MS);
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &millisecond, NULL);
-	}
-	port = open(path, O_RDWR | O_CLOEXEC);
-	if (port < 0)
-		channel_fail("cannot open %s: %s", path, strerror(errno));
-	if (ioperm(PVPANIC_PORT, 1, 1))
-		channel_fail("no access to I/O port %#x: %s", PVPANIC_PORT, strerror(errno));
+	if (ioperm(TB_MESSAGE_PORT, 1, 1) || iopl(3))
+		channel_fail("no access to I/O ports: %s", strerror(errno));
+	mailbox = mmap(NULL, mailbox_bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE | MAP_LOCKED, -1, 0);
+	if (mailbox == MAP_FAILED)
+		channel_fail("no memory for the mailbox: %s", strerror(errno));
+	alarm_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC);
+	if (alarm_timer < 0)
+		channel_fail("no timer for barriers: %s", strerror(errno));
 }
 
-static void write_all(const void *data, size_t bytes)
+const void *channel_mailbox(__u32 *pages)
 {
-	while (bytes) {
-		ssize_t written = write(port, data, bytes);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written <= 0)
-			channel_fail("the channel takes no more: %s", strerror(errno));
-		data = (const char *)data + written;
-		bytes -= written;
-	}
+	*pages = mailbox_bytes / TB_PAGE_BYTES;
+	return mailbox;
 }
 
-static void read_all(void *data, size_t bytes)
+static void write_bytes(const void *data, size_t bytes)
 {
-	while (bytes) {
-		ssize_t got = read(port, data, bytes);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got <= 0)
-			channel_fail("the channel gives no more: %s", got ? strerror(errno) : "closed by the host");
-		data = (char *)data + got;
-		bytes -= got;
-	}
+	asm volatile("rep outsb" : "+S"(data), "+c"(bytes) : "d"(TB_MESSAGE_PORT) : "memory");
 }
 
 void channel_send(enum tb_message type, const void *records, __u32 count, __u32 record_bytes)
@@ -101,56 +61,75 @@ void channel_send(enum tb_message type, const void *records, __u32 count, __u32 
 		.record_bytes = record_bytes,
 	};
 
-	write_all(&header, sizeof(header));
-	write_all(records, (size_t)count * record_bytes);
+	write_bytes(&header, sizeof(header));
+	write_bytes(records, (size_t)count * record_bytes);
 }
 
-struct tb_step *channel_receive_program(__u32 *count)
+/* To be called after the machine was stopped: that is when the host filled the mailbox. */
+const struct tb_step *channel_program(__u32 *count)
 {
-	struct tb_header header;
-	struct tb_step *steps;
+	const struct tb_header *header = &mailbox->header;
 
-	read_all(&header, sizeof(header));
-	if (header.magic != TB_MAGIC || header.version != TB_VERSION)
-		channel_fail("expected magic %#x version %d, got %#x version %u", TB_MAGIC, TB_VERSION,
-			     header.magic, header.version);
-	if (header.type != TB_PROGRAM || header.record_bytes != sizeof(*steps) || header.count > MAX_STEPS)
-		channel_fail("expected a program of at most %d records of %zu bytes, got type %u with %u of %u",
-			     MAX_STEPS, sizeof(*steps), header.type, header.count, header.record_bytes);
-	steps = calloc(header.count + 1, sizeof(*steps));
-	if (!steps)
-		channel_fail("no memory for %u steps", header.count);
-	read_all(steps, (size_t)header.count * sizeof(*steps));
-	*count = header.count;
-	return steps;
+	if (header->magic != TB_MAGIC || header->version != TB_VERSION || header->type != TB_PROGRAM)
+		channel_fail("expected a program of version %d, got magic %#x, version %u, type %u", TB_VERSION,
+			     header->magic, header->version, header->type);
+	if (header->record_bytes != sizeof(struct tb_step) || header->count > TB_MAX_STEPS)
+		channel_fail("expected at most %d steps of %zu bytes, got %u of %u", TB_MAX_STEPS,
+			     sizeof(struct tb_step), header->count, header->record_bytes);
+	*count = header->count;
+	return mailbox->steps;
 }
 
 void channel_stop_machine(void)
 {
-	outb(1, PVPANIC_PORT);
+	asm volatile("outb %b0, %w1" : : "a"(1), "Nd"(TB_STOP_PORT) : "memory");
+}
+
+void channel_mark_resumed(void)
+{
+	resumed_ns = clock_now_ns();
+}
+
+/*
+ * Stop for the host in the middle of a program. Where QEMU counts instructions, two of its threads race when the machine
+ * stops: either nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest,
+ * so the next timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still
+ * differs, a few instructions, is lost in a sleep that ends at a set time.
+ * The host's frames come at ticks of a millisecond that began when the machine was resumed: no stop close to a tick.
+ */
+void channel_barrier(const struct tb_barrier *barrier)
+{
+	struct itimerspec alarm = { 0 };
+	__u64 expiry = clock_program_ns() + ALARM_AHEAD_NS;
+	__u64 phase = (expiry - resumed_ns) % TICK_NS;
+	__u64 fired;
+
+	if (phase < TICK_GUARD_NS || phase > TICK_NS - TICK_GUARD_NS)
+		expiry += 3 * TICK_GUARD_NS;
+	channel_send(TB_BARRIER, barrier, 1, sizeof(*barrier));
+	alarm.it_value.tv_sec = expiry / 1000000000;
+	alarm.it_value.tv_nsec = expiry % 1000000000;
+	if (timerfd_settime(alarm_timer, TFD_TIMER_ABSTIME, &alarm, NULL))
+		channel_fail("the barrier's timer cannot be set: %s", strerror(errno));
+	clock_spin_until(expiry - STOP_AHEAD_NS);
+	channel_stop_machine();
+	clock_spin_until(expiry);
+	if (read(alarm_timer, &fired, sizeof(fired)) != sizeof(fired))
+		channel_fail("the barrier's timer cannot be read: %s", strerror(errno));
+	clock_sleep_until(expiry + SETTLE_NS);
 }
 
 void channel_fail(const char *format, ...)
 {
 	char text[256];
 	va_list arguments;
-	FILE *log;
 
 	va_start(arguments, format);
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	log = fopen("/dev/kmsg", "we");
-	if (log) {
-		fprintf(log, "<2>testbed agent: %s\n", text);
-		fclose(log);
+	if (!ioperm(TB_MESSAGE_PORT, 1, 1) && !iopl(3)) {
+		channel_send(TB_FAILURE, text, strlen(text), 1);
+		channel_stop_machine();
 	}
-	/* Not channel_send(): it comes here when the channel itself is what failed. */
-	if (port >= 0) {
-		const struct tb_header header = { TB_MAGIC, TB_VERSION, TB_FAILURE, strlen(text), 1 };
-
-		if (write(port, &header, sizeof(header)) == sizeof(header) &&
-		    write(port, text, strlen(text)) > 0)
-			channel_stop_machine();
-	}
-	_exit(1); /* init has exited: the kernel panics, the host sees it */
+	_exit(1); /* init has exited: the kernel panics, and the host sees that */
 }

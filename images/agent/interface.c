@@ -15,11 +15,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include "agent.h"
 
 #define ADDRESS "192.0.2.2" /* TEST-NET-1, /24 */
 #define NETMASK "255.255.255.0"
+#define CARRIER_WAIT_MS 10000
 
 const char interface_name[] = "eth0";
 
@@ -108,9 +110,16 @@ static int write_sysfs(const char *name, __u64 value)
 	return error;
 }
 
-bool interface_has_carrier(void)
+int interface_wait_for_carrier(void)
 {
-	return read_sysfs("carrier") == 1;
+	const struct timespec millisecond = { .tv_nsec = 1000000 };
+
+	for (int waited = 0; read_sysfs("carrier") != 1; waited++) {
+		if (waited == CARRIER_WAIT_MS)
+			return -ENOLINK;
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &millisecond, NULL);
+	}
+	return 0;
 }
 
 void interface_driver(char *name, size_t bytes)

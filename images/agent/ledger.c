@@ -11,8 +11,8 @@
 struct chunk {
 	__u8 owner;	  /* enum tb_owner */
 	__u8 state;	  /* of the frame in it: enum frame_state + 1 */
-	__u16 unused;
-	__u32 bytes;	  /* of the frame in it, while the owner is TB_OWNER_RX */
+	__u16 offset;	  /* of the frame in it, while the owner is TB_OWNER_RX */
+	__u32 bytes;
 	__u32 sequence;
 };
 
@@ -113,7 +113,7 @@ static void check_order(__u32 chunk, __u32 sequence)
 		last_sequence = sequence;
 }
 
-void ledger_deliver(__u32 chunk, __u32 bytes, enum frame_state state, __u32 sequence)
+void ledger_deliver(__u32 chunk, __u16 offset, __u32 bytes, enum frame_state state, __u32 sequence)
 {
 	struct chunk *entry = &chunks[chunk];
 
@@ -126,6 +126,7 @@ void ledger_deliver(__u32 chunk, __u32 bytes, enum frame_state state, __u32 sequ
 	if (state == FRAME_INTACT)
 		check_order(chunk, sequence);
 	entry->owner = TB_OWNER_RX;
+	entry->offset = offset;
 	entry->bytes = bytes;
 	entry->state = state + 1;
 	entry->sequence = sequence;
@@ -133,14 +134,14 @@ void ledger_deliver(__u32 chunk, __u32 bytes, enum frame_state state, __u32 sequ
 }
 
 /* Before a delivered chunk is given away again: what user space read must still stand there. */
-void ledger_check_held(__u32 chunk, const void *data)
+void ledger_check_held(__u32 chunk, const __u8 *data)
 {
 	struct chunk *entry = &chunks[chunk];
 	__u32 sequence;
 
 	if (entry->owner != TB_OWNER_RX || entry->state != FRAME_INTACT + 1)
 		return;
-	if (frame_read(data, entry->bytes, &sequence) != FRAME_INTACT || sequence != entry->sequence)
+	if (frame_read(data + entry->offset, entry->bytes, &sequence) != FRAME_INTACT || sequence != entry->sequence)
 		ledger_violation(chunk, TB_LEDGER_CHANGED, entry->sequence);
 }
 

@@ -17,7 +17,17 @@
 #define TB_MAX_CHUNKS 65536
 #define TB_MAX_IRQS 1024
 
-/* A message is this header and `count` records of `record_bytes` each. */
+#define TB_MESSAGE_PORT 0xe9 /* QEMU's isa-debugcon: a byte written here reaches the host before the next instruction */
+#define TB_STOP_PORT 0x505   /* QEMU's pvpanic: writing 1 stops the machine at this very instruction */
+#define TB_MAX_STEPS 16384
+#define TB_PAGE_BYTES 4096
+
+/*
+ * A message is this header and `count` records of `record_bytes` each. The guest writes its messages to TB_MESSAGE_PORT.
+ * The host writes its one message, a program, into the agent's mailbox: pages of guest memory whose addresses the agent
+ * told with TB_PAGES. It does so while the machine is stopped, so nothing that the host does has a time in the guest.
+ * The trace is read from guest memory too, and can be read although the guest has died.
+ */
 struct tb_header {
 	__u32 magic;
 	__u16 version;
@@ -28,9 +38,9 @@ struct tb_header {
 
 enum tb_message {
 	TB_READY = 1,   /* guest: one tb_ready; the agent waits for a program */
-	TB_PROGRAM = 2, /* host: tb_step records */
-	TB_BARRIER = 3, /* guest: one tb_barrier, then the machine stops */
-	TB_EVENTS = 4,  /* guest: tb_event records, the whole trace of the program */
+	TB_PAGES = 2,   /* guest: physical addresses (__u64), see struct tb_ready; follows TB_READY */
+	TB_PROGRAM = 3, /* host: tb_step records */
+	TB_BARRIER = 4, /* guest: one tb_barrier, then the machine stops */
 	TB_END = 5,     /* guest: one tb_end, then the machine stops */
 	TB_FAILURE = 6, /* guest: bytes of text; the agent cannot go on */
 };
@@ -40,9 +50,17 @@ struct tb_ready {
 	__u32 event_bytes;
 	__u32 max_events;
 	__u32 ifindex;
-	__u8 mac[8]; /* 6 used */
+	__u32 mailbox_pages; /* of TB_PAGES, the first so many are the mailbox, */
+	__u32 event_pages;   /* the next so many the table of events, and the last is where struct tb_position lies */
+	__u8 mac[8];	     /* 6 used */
 	char driver[32];
 	char release[64];
+};
+
+/* How far the table of events is written; more rows than the table has are lost. */
+struct tb_position {
+	__u32 head;
+	__u32 lost;
 };
 
 struct tb_barrier {
@@ -53,8 +71,6 @@ struct tb_barrier {
 struct tb_end {
 	__u32 steps_done;
 	__s32 error; /* -errno of the step that ended the program, or 0 */
-	__u32 events;
-	__u32 lost;
 };
 
 struct tb_step {

@@ -1,19 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* What each kind of step does. A step returns a count, or -errno, which ends the program. */
 #include <errno.h>
-#include <time.h>
 #include "agent.h"
 
 typedef int step_function(const struct tb_step *step);
 
 static __u32 current; /* index of the step that runs */
 
-static int step_rings(const struct tb_step *step)
+/* After a change that makes the driver start anew: its interrupts may have other numbers, and its link comes late. */
+static int settled(int result)
 {
-	int error = interface_set_rings(step->a, step->b);
+	int error = result < 0 ? result : interface_wait_for_carrier();
 
 	trace_queue_irqs();
-	return error;
+	return error < 0 ? error : result;
+}
+
+static int step_rings(const struct tb_step *step)
+{
+	return settled(interface_set_rings(step->a, step->b));
 }
 
 static int step_umem(const struct tb_step *step)
@@ -23,26 +28,17 @@ static int step_umem(const struct tb_step *step)
 
 static int step_xdp_attach(const struct tb_step *step)
 {
-	int error = trace_attach_xdp(step->a, step->b);
-
-	trace_queue_irqs();
-	return error;
+	return settled(trace_attach_xdp(step->a, step->b));
 }
 
 static int step_xdp_detach(const struct tb_step *step)
 {
-	int error = trace_detach_xdp();
-
-	trace_queue_irqs();
-	return error;
+	return settled(trace_detach_xdp());
 }
 
 static int step_bind(const struct tb_step *step)
 {
-	int error = xsk_bind(step->queue, step->a, step->b, step->c);
-
-	trace_queue_irqs();
-	return error;
+	return settled(xsk_bind(step->queue, step->a, step->b, step->c));
 }
 
 static int step_unbind(const struct tb_step *step)
@@ -87,9 +83,7 @@ static int step_wakeup_tx(const struct tb_step *step)
 
 static int step_sleep(const struct tb_step *step)
 {
-	const struct timespec time = { .tv_sec = step->a / 1000000, .tv_nsec = step->a % 1000000 * 1000 };
-
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
+	clock_sleep_ns(step->a * 1000);
 	return 0;
 }
 
@@ -109,8 +103,7 @@ static int step_host(const struct tb_step *step)
 {
 	const struct tb_barrier barrier = { .step = current, .action = step->a };
 
-	channel_send(TB_BARRIER, &barrier, 1, sizeof(barrier));
-	channel_stop_machine();
+	channel_barrier(&barrier);
 	return 0;
 }
 
@@ -144,6 +137,7 @@ static int run_step(const struct tb_step *step)
 __u32 steps_run(const struct tb_step *steps, __u32 count, int *error)
 {
 	*error = 0;
+	clock_start();
 	for (__u32 i = 0; i < count; i++) {
 		const struct tb_step *step = &steps[i];
 		int result;

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include "agent.h"
 #include "observer.skel.h"
 
@@ -52,8 +51,8 @@ void trace_load(void)
 
 void trace_start(void)
 {
-	observer->bss->control.head = 0;
-	observer->bss->control.lost = 0;
+	observer->bss->control.position.head = 0;
+	observer->bss->control.position.lost = 0;
 	trace_queue_irqs();
 	__atomic_store_n(&observer->bss->control.recording, 1, __ATOMIC_SEQ_CST);
 }
@@ -63,27 +62,26 @@ void trace_stop(void)
 	__atomic_store_n(&observer->bss->control.recording, 0, __ATOMIC_SEQ_CST);
 }
 
-const struct tb_event *trace_events(__u32 *count, __u32 *lost)
+const struct tb_event *trace_events(void)
 {
-	__u32 head = observer->bss->control.head;
-
-	*count = head < trace_capacity() ? head : trace_capacity();
-	*lost = observer->bss->control.lost;
 	return events;
+}
+
+const struct tb_position *trace_position(void)
+{
+	return &observer->bss->control.position;
 }
 
 void trace_record(enum tb_event_kind kind, __u32 subject, __s32 a, __s32 b, __u64 c)
 {
-	__u32 row = __atomic_fetch_add(&observer->bss->control.head, 1, __ATOMIC_SEQ_CST);
-	struct timespec now;
+	__u32 row = __atomic_fetch_add(&observer->bss->control.position.head, 1, __ATOMIC_SEQ_CST);
 
 	if (row >= trace_capacity()) {
-		__atomic_fetch_add(&observer->bss->control.lost, 1, __ATOMIC_SEQ_CST);
+		__atomic_fetch_add(&observer->bss->control.position.lost, 1, __ATOMIC_SEQ_CST);
 		return;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	events[row] = (struct tb_event){
-		.time_ns = (__u64)now.tv_sec * 1000000000 + now.tv_nsec,
+		.time_ns = clock_now_ns(),
 		.kind = kind,
 		.cpu = sched_getcpu(),
 		.subject = subject,

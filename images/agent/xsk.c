@@ -228,7 +228,7 @@ static void deliver(const struct xdp_desc *descriptor)
 	chunk = address / chunk_size;
 	state = frame_read(umem + address, descriptor->len, &sequence);
 	trace_record(TB_EV_RX, chunk, descriptor->len, state, sequence);
-	ledger_deliver(chunk, descriptor->len, state, sequence);
+	ledger_deliver(chunk, address % chunk_size, descriptor->len, state, sequence);
 }
 
 int xsk_rx_drain(__u32 count)

@@ -18,8 +18,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 /* Shared with the agent through mmap. */
 struct {
-	__u32 head; /* next free row */
-	__u32 lost; /* events that found no row */
+	struct tb_position position;
 	__u32 recording;
 	__s32 ifindex; /* the NIC under test */
 	__u32 verdict; /* enum xdp_action for numbered frames */
@@ -48,10 +47,10 @@ static __always_inline void record(__u16 kind, __u32 subject, __s32 a, __s32 b, 
 
 	if (!control.recording)
 		return;
-	row = __sync_fetch_and_add(&control.head, 1);
+	row = __sync_fetch_and_add(&control.position.head, 1);
 	event = bpf_map_lookup_elem(&events, &row);
 	if (!event) {
-		__sync_fetch_and_add(&control.lost, 1);
+		__sync_fetch_and_add(&control.position.lost, 1);
 		return;
 	}
 	event->time_ns = bpf_ktime_get_ns();

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The program's clock: where the program should be by what it slept, not by what its steps cost. Sleeps end at times
+ * counted from there, as those of a periodic task do, so that a few nanoseconds more or less in one step do not move
+ * all that follows. A program that is late catches up in whole grid steps, for the same reason.
+ */
+#include <time.h>
+#include "agent.h"
+
+#define GRID_NS 50000
+
+static __u64 program_ns;
+
+__u64 clock_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (__u64)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void clock_start(void)
+{
+	program_ns = clock_now_ns();
+}
+
+__u64 clock_program_ns(void)
+{
+	const __u64 now = clock_now_ns();
+
+	if (program_ns < now)
+		program_ns += (now - program_ns + GRID_NS - 1) / GRID_NS * GRID_NS;
+	return program_ns;
+}
+
+void clock_sleep_until(__u64 time_ns)
+{
+	const struct timespec time = { .tv_sec = time_ns / 1000000000, .tv_nsec = time_ns % 1000000000 };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL); /* returns at once when it is past */
+	program_ns = time_ns;
+}
+
+void clock_sleep_ns(__u64 duration_ns)
+{
+	clock_sleep_until(program_ns + duration_ns);
+}
+
+void clock_spin_until(__u64 time_ns)
+{
+	while (clock_now_ns() < time_ns)
+		;
+}

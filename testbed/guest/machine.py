@@ -1,0 +1,146 @@
+"""The life of one QEMU machine: from its command line to its end, with our three sockets to it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Self
+
+from testbed.errors import GuestLost, HostError
+from testbed.guest.channel import Channel
+from testbed.guest.memory import GuestMemory
+from testbed.guest.monitor import Monitor
+from testbed.guest.qemu import Descriptors, command_line
+from testbed.traffic.wire import Wire
+
+if TYPE_CHECKING:
+    from testbed.guest.qemu import Blueprint
+    from pathlib import Path
+    from types import TracebackType
+
+    from testbed.toolchain import Toolchain
+
+__all__ = ["Machine"]
+
+MIGRATION_LIMIT_S = 60.0
+END_LIMIT_S = 10.0
+
+
+class Machine:
+    """QEMU with a guest that has not run an instruction yet.
+
+    It dies with us: bubblewrap and the kernel see to that, whatever ends us. As a context manager it also ends
+    sooner, and says goodbye to everything it opened.
+
+    :param directory: for the console log and QEMU's own messages; must exist and be ours alone.
+    :param state: a file that :meth:`save` of such a machine wrote; the guest continues from there.
+    :raise GuestLost: QEMU does not start, or does not take the state.
+    """
+
+    def __init__(
+        self,
+        toolchain: Toolchain,
+        blueprint: Blueprint,
+        directory: Path,
+        state: Path | None = None,
+        pcap: Path | None = None,
+    ) -> None:
+        self.console = directory / "console.log"
+        self._messages = directory / "qemu.log"
+        self.console.touch()
+        self._stack = contextlib.ExitStack()
+        try:
+            self._start(toolchain, blueprint, state, pcap)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def _start(self, toolchain: Toolchain, blueprint: Blueprint, state: Path | None, pcap: Path | None) -> None:
+        self.memory = self._stack.enter_context(GuestMemory(blueprint.shape.memory_mib << 20))
+        pairs = [socket.socketpair() for _ in range(3)]
+        theirs = [pair[1] for pair in pairs]
+        monitor, agent, wire = (pair[0] for pair in pairs)
+        inherited = Descriptors(*(end.fileno() for end in theirs), self.memory.fd)
+        command = command_line(blueprint, self.console, inherited, incoming=state is not None)
+        inputs = [blueprint.kernel, blueprint.initramfs, *([state] if state else [])]
+        argv = toolchain.argv(command, read=inputs, write=[self.console.parent])
+        for end in (*theirs, monitor, agent, wire):
+            self._stack.callback(end.close)
+        with self._messages.open("wb") as messages:
+            try:
+                self._process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=messages,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=astuple(inherited),
+                    start_new_session=True,  # Ctrl-C is ours to handle, not QEMU's
+                )
+            except OSError as error:
+                raise HostError(f"QEMU cannot be started: {error}", "run `testbed doctor`") from error
+        for end in theirs:
+            end.close()
+        self._stack.callback(self._end_process)
+        try:
+            self.monitor = self._stack.enter_context(Monitor(monitor))
+        except GuestLost as error:
+            raise GuestLost(f"QEMU did not start: {self.last_words() or error}", "run `testbed doctor`") from error
+        self.channel = self._stack.enter_context(Channel(agent))
+        self.wire = self._stack.enter_context(Wire(wire, pcap))
+        if state:
+            self._migrate("migrate-incoming", state)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def pid(self) -> int:
+        """The process we started: QEMU, or the sandbox round it."""
+        return self._process.pid
+
+    def last_words(self) -> str:
+        """Return the last line QEMU itself wrote, or nothing."""
+        lines = self._messages.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+    def console_text(self) -> str:
+        """Return the kernel's log since this QEMU started."""
+        return self.console.read_text(errors="replace").replace("\r", "")
+
+    def resume(self) -> None:
+        """Let the guest run on."""
+        self.monitor.execute("cont")
+
+    def save(self, path: Path) -> None:
+        """Write the state of the stopped machine to a file in the machine's own directory.
+
+        :raise GuestLost: QEMU could not.
+        """
+        self._migrate("migrate", path)
+
+    def _migrate(self, command: str, path: Path) -> None:
+        capabilities = [{"capability": name, "state": True} for name in ("mapped-ram", "events")]
+        self.monitor.execute("migrate-set-capabilities", capabilities=capabilities)
+        self.monitor.execute(command, uri=f"file:{path}")
+        deadline = time.monotonic() + MIGRATION_LIMIT_S
+        status = ""
+        while status != "completed":
+            status = str(self.monitor.wait_for("MIGRATION", deadline - time.monotonic())["status"])
+            if status == "failed":
+                raise GuestLost(f"QEMU could not {command} {path}: {self.last_words()}")
+
+    def _end_process(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(END_LIMIT_S)

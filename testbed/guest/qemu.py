@@ -1,0 +1,126 @@
+"""QEMU's command line for a guest, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from testbed.nic import GUEST_MAC
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from testbed.nic import Nic
+
+__all__ = ["PACER", "Blueprint", "Clock", "Shape", "Descriptors", "command_line"]
+
+Clock = Literal["virtual", "real"]
+PACER = "pacer"  # the id of the filter that lets frames in at ticks of the virtual clock
+PACER_INTERVAL_US = 1000
+
+KERNEL_ARGUMENTS = (
+    "console=ttyS0",
+    "rdinit=/init",
+    "panic=-1",  # reboot at once, which -no-reboot makes QEMU's end
+    "oops=panic",
+    "nokaslr",
+    "net.ifnames=0",
+    "ipv6.disable=1",  # autoconfiguration sends frames nobody asked for
+    "audit=0",
+    "random.trust_cpu=on",
+)
+# Under TCG the kernel distrusts the TSC and reads the ACPI timer instead, which costs a device access each time.
+TCG_ARGUMENTS = ("tsc=reliable", "clocksource=tsc")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a guest is besides kernel and NIC.
+
+    :param clock: ``virtual`` counts instructions and is the same on every host; ``real`` follows the host's clock.
+    """
+
+    accelerator: Literal["tcg", "kvm"] = "tcg"
+    clock: Clock = "virtual"
+    vcpus: int = 1
+    memory_mib: int = 256
+
+
+@dataclass(frozen=True)
+class Descriptors:
+    """File descriptors that QEMU inherits: its ends of our socket pairs, and the guest's memory."""
+
+    monitor: int
+    agent: int
+    wire: int
+    memory: int
+
+
+def _device(properties: dict[str, str | int | bool]) -> str:
+    driver = str(properties.pop("driver"))
+    pairs = (f"{name}={_value(value)}" for name, value in properties.items())
+    return ",".join((driver, *pairs))
+
+
+def _value(value: str | int | bool) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def _clock_arguments(shape: Shape) -> list[str]:
+    if shape.clock == "real":
+        return []
+    pacer = f"filter-buffer,id={PACER},netdev=wire,queue=tx,interval={PACER_INTERVAL_US}"
+    # Without a seed RDRAND gives the guest the host's randomness; without the RTC's base, the host's date.
+    return [
+        *("-icount", "shift=1,sleep=off"),
+        *("-object", pacer),
+        *("-seed", "1"),
+        *("-rtc", "base=2026-01-01,clock=vm"),
+    ]
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """All that decides what a guest is before its first program.
+
+    :param kernel: a bzImage. :param initramfs: a cpio archive.
+    """
+
+    shape: Shape
+    nic: Nic
+    kernel: Path
+    initramfs: Path
+
+
+def _memory(shape: Shape, fd: int) -> str:
+    path = f"/proc/self/fd/{fd}"
+    return f"memory-backend-file,id=ram,size={shape.memory_mib}M,mem-path={path},share=on"
+
+
+def command_line(blueprint: Blueprint, console: Path, inherited: Descriptors, *, incoming: bool) -> list[str]:
+    """Return QEMU's argv for a guest that stops before its first instruction (-S).
+
+    :param console: the file QEMU writes the kernel's log to.
+    :param incoming: the guest's state will come from a file.
+    """
+    shape, nic = blueprint.shape, blueprint.nic
+    kernel_arguments: Sequence[str] = KERNEL_ARGUMENTS + (TCG_ARGUMENTS if shape.accelerator == "tcg" else ())
+    nic_device = _device({**nic.device, "netdev": "wire", "mac": GUEST_MAC})
+    return [
+        "qemu-system-x86_64",
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S"),
+        *("-machine", f"q35,accel={shape.accelerator},memory-backend=ram,hpet=off,usb=off,smbus=off,vmport=off"),
+        *("-object", _memory(shape, inherited.memory)),
+        *("-cpu", "max" if shape.accelerator == "tcg" else "host"),
+        *("-smp", str(shape.vcpus), "-m", f"{shape.memory_mib}M"),
+        *("-kernel", str(blueprint.kernel), "-initrd", str(blueprint.initramfs), "-append", " ".join(kernel_arguments)),
+        *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=monitor,fd={inherited.monitor}", "-qmp", "chardev:monitor"),
+        *("-chardev", f"socket,id=agent,fd={inherited.agent}", "-device", "isa-debugcon,chardev=agent"),
+        *("-netdev", f"stream,id=wire,addr.type=fd,addr.str={inherited.wire}"),
+        *("-device", nic_device),
+        *("-device", "pvpanic", "-action", "panic=pause"),
+        *_clock_arguments(shape),
+        *(("-incoming", "defer") if incoming else ()),
+    ]
