@@ -1,0 +1,10 @@
+"""What a person sees of a result; nothing here judges, and nothing here is needed to judge."""
+
+from __future__ import annotations
+
+from testbed.report.comparison import comparison
+from testbed.report.evidence import evidence_lines
+from testbed.report.explanation import explanation_lines
+from testbed.report.terminal import console_for, run_report
+
+__all__ = ["comparison", "console_for", "evidence_lines", "explanation_lines", "run_report"]
