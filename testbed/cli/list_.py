@@ -27,9 +27,7 @@ def _nics() -> list[Row]:
         {
             "name": each.name,
             "driver": each.driver,
-            "can": ", ".join(
-                f"{what} (kernel {first[0]}.{first[1]} on)" for what, first in each.since.items()
-            ),
+            "can": ", ".join(_since(what, first) for what, first in sorted(each.since.items())),
             "about": each.about,
         }
         for each in found

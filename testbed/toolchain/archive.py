@@ -6,6 +6,7 @@ The archive's address comes from the host's apt configuration or from TESTBED_MI
 from __future__ import annotations
 
 import os
+import platform
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,10 +83,29 @@ def _host_archive() -> str:
         uri, release, component, *origin = line.split()
         if origin == ["Debian"] and component == "main" and not release.endswith("-security"):
             return uri
+    found = _unfetched_archive()
+    if found:
+        return found
     raise HostError(
-        "the apt of this machine knows no Debian archive (or apt-get update was never run)",
+        "the apt of this machine knows no Debian archive",
         "set TESTBED_MIRROR to the address of one, as it stands in a sources.list",
     )
+
+
+def _unfetched_archive() -> str | None:
+    """Return the archive of this Debian's release when apt has fetched no lists yet, as on a new machine."""
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        return None
+    if system.get("ID") != "debian":
+        return None
+    listed = attempt([program("apt-get"), "update", "--print-uris"], timeout_s=60).stdout.decode(
+        errors="replace"
+    )
+    release = re.escape(system.get("VERSION_CODENAME", "stable"))
+    found = re.search(rf"^'(\S+/)dists/{release}/InRelease'", listed, re.MULTILINE)
+    return found[1] if found else None
 
 
 class PrivateApt:

@@ -139,7 +139,7 @@ def _bootstrap(recipe: RootRecipe, archive: Archive, root: Path, progress: Progr
 
 
 def _show(line: str, progress: Progress) -> None:
-    if line.startswith("I: "):
+    if line.startswith("I: ") and "signal" not in line:
         progress("toolchain", line.removeprefix("I: ").rstrip("."))
 
 
