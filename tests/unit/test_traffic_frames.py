@@ -49,6 +49,15 @@ def test_a_longer_or_shorter_frame_is_damaged() -> None:
     assert parse(frame[:-1]) == Numbered(7, intact=False)
 
 
+@pytest.mark.parametrize("head", ["44454255 00000007 0000003c", "44454254 00000007 0000003d"])
+def test_a_wrong_magic_or_length_is_damage_under_a_right_checksum(head: str) -> None:
+    covered = bytes.fromhex(head), bytes(4), bytes(30)
+    checksum = zlib.crc32(b"".join(covered)).to_bytes(4, "big")
+    frame = bytes(12) + b"\x88\xb5" + covered[0] + checksum + covered[2]
+    assert len(frame) == 60
+    assert parse(frame) == Numbered(7, intact=False)
+
+
 def test_the_filling_of_neighbours_differs_everywhere() -> None:
     frames = numbered_frames(0, 300, 120, GUEST)
     for one, other in itertools.pairwise(frames):
