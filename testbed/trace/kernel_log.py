@@ -62,17 +62,22 @@ _END = re.compile(r"---\[ end (?:trace|Kernel panic)")
 
 @dataclasses.dataclass(frozen=True)
 class Splat:
-    """One splat: the headline's line number (from 0), its time, what it is and where it says it happened."""
+    """One splat: the headline's line number (from 0), its time, what it is and where it says it happened.
+
+    ``message`` is what a WARN with words of its own says in the line before its headline; else empty.
+    """
 
     line: int
     time_ns: int
     what: str
     headline: str
     function: str
+    message: str = ""
 
     def __str__(self) -> str:
         place = f" in {self.function}" if self.function and self.function not in self.headline else ""
-        return f"{self.headline}{place}"
+        words = f": {self.message}" if self.message else ""
+        return f"{self.headline}{place}{words}"
 
 
 def find_splats(lines: Sequence[str]) -> list[Splat]:
@@ -87,7 +92,9 @@ def find_splats(lines: Sequence[str]) -> list[Splat]:
             continue
         inside_until = _last_line(lines, number)
         function = _function(lines[number : max(inside_until, number + 12) + 1])
-        splats.append(Splat(line=number, time_ns=time_ns, what=what, headline=text, function=function))
+        worded = number > 1 and "[ cut here ]" in lines[number - 2]
+        message = _text(lines[number - 1]) if worded else ""
+        splats.append(Splat(number, time_ns, what, text, function, message))
     return splats
 
 
@@ -104,12 +111,18 @@ def with_splat_rows(events: npt.NDArray[np.void], lines: Sequence[str]) -> npt.N
 def _headlines(lines: Sequence[str]) -> Iterator[tuple[int, str, str, int]]:
     for number, line in enumerate(lines):
         stamp = _STAMP.match(line)
-        text = (line[stamp.end() :] if stamp else line).strip()
+        text = _text(line)
         time_ns = int(stamp["seconds"]) * 1_000_000_000 + int(stamp["micros"]) * 1000 if stamp else 0
         for what, pattern in _HEADLINES:
             if pattern.match(text):
                 yield number, what, text, time_ns
                 break
+
+
+def _text(line: str) -> str:
+    """Return a line without its time stamp."""
+    stamp = _STAMP.match(line)
+    return (line[stamp.end() :] if stamp else line).strip()
 
 
 def _last_line(lines: Sequence[str], headline: int) -> int:

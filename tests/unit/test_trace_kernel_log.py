@@ -133,6 +133,14 @@ def test_the_essence_names_the_function_once() -> None:
     assert str(bug) == f"{SPLATS['null']} in igb_poll+0x12"
 
 
+def test_the_words_of_a_warning_are_part_of_its_essence() -> None:
+    cut = "------------[ cut here ]------------"
+    (plain,) = find_splats(stamped(cut, SPLATS["WARN"]))
+    (worded,) = find_splats(stamped(cut, "igb: unexpected ring state", SPLATS["WARN"]))
+    assert str(plain) == SPLATS["WARN"]
+    assert str(worded) == f"{SPLATS['WARN']}: igb: unexpected ring state"
+
+
 def test_splats_become_rows_behind_the_others() -> None:
     events = with_splat_rows(events_of(fill(1)), stamped("fine", SPLATS["BUG"]))
     assert events["kind"].tolist() == [Kind.FILL, Kind.LOG]
