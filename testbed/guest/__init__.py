@@ -1,0 +1,22 @@
+"""Running guests: QEMU's argv, the machine's life, snapshots, the agent's channel, the accelerator."""
+
+from testbed.guest.accelerator import probe
+from testbed.guest.conductor import conduct
+from testbed.guest.guest import Guest, Outcome
+from testbed.guest.qemu import Blueprint, Clock, Shape
+from testbed.guest.runtime import runtime_directory
+from testbed.guest.snapshot import is_saved, restored, save
+
+__all__ = [
+    "Blueprint",
+    "Clock",
+    "Guest",
+    "Outcome",
+    "Shape",
+    "conduct",
+    "is_saved",
+    "probe",
+    "restored",
+    "runtime_directory",
+    "save",
+]

@@ -12,7 +12,7 @@ from testbed.errors import BootError, GuestLost
 from testbed.guest.channel import Barrier, End, MessageType, Ready, program_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from testbed.guest.machine import Machine
 
@@ -47,8 +47,8 @@ class Shared:
     :param position: physical address of struct tb_position.
     """
 
-    mailbox: Sequence[int]
-    events: Sequence[int]
+    mailbox: list[int]
+    events: list[int]
     position: int
 
     @classmethod

@@ -1,0 +1,32 @@
+"""What all commands do with their output: one line for an error, one JSON document when asked."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import msgspec
+
+from testbed.errors import TestbedError
+from testbed.result import SCHEMA_VERSION
+
+__all__ = ["bisect_status", "report_error"]
+
+
+def bisect_status(status: int) -> int:
+    """Return what ``git bisect run`` understands: skip what cannot be judged, stop at wrong usage."""
+    return {2: 128, 3: 125, 4: 125}.get(status, status)
+
+
+def report_error(error: TestbedError, *, as_json: bool) -> int:
+    """Tell the user, and return the exit status."""
+    if as_json:
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "verdict": error.verdict,
+            "error": str(error),
+            "exit_status": error.exit_status,
+        }
+        click.echo(msgspec.json.encode(document))
+    click.echo(f"testbed: {error}", err=True)
+    return bisect_status(error.exit_status) if "--bisect" in sys.argv else error.exit_status

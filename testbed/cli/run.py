@@ -1,0 +1,139 @@
+"""``testbed run``: one scenario on one kernel and one NIC, and a verdict."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from testbed import nic as nics
+from testbed.cli.output import bisect_status
+from testbed.errors import UsageError
+from testbed.kernel import resolve, with_variants
+from testbed.report import console_for, run_report
+from testbed.result import encode_result, encode_results
+from testbed.rules import all_rules, rule_named
+from testbed.run import Request, run
+from testbed.run_directory import RunDirectory
+from testbed.scenario import apply_settings, check_rules, load
+from testbed.toolchain import open_toolchain
+
+if TYPE_CHECKING:
+    from testbed.result import Result
+
+__all__ = ["command", "reproduce_command"]
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What stands on the command line, by the names of its options."""
+
+    scenario: str
+    nic: str
+    kernel: str
+    variant: tuple[str, ...]
+    clock: Any
+    runs: int
+    set_: tuple[str, ...]
+    rule: tuple[str, ...]
+    timeout: float
+    out: Path | None
+    pcap: bool
+    toolchain: str
+
+    def request(self) -> Request:
+        """Resolve every name.
+
+        :raise UsageError: one of them is unknown, before anything is built or booted.
+        """
+        nic = nics.get(self.nic)
+        rules = [rule_named(name).id for name in self.rule]
+        scenario = apply_settings(load(self.scenario), _pairs(self.set_))
+        check_rules(scenario, set(all_rules()))
+        toolchain = open_toolchain(self.toolchain)
+        kernel = with_variants(resolve(self.kernel), self.variant, toolchain)
+        return Request(
+            toolchain=toolchain,
+            kernel=kernel,
+            nic=nic,
+            scenario=scenario,
+            clock=self.clock,
+            rules=rules,
+            timeout_s=self.timeout,
+            reproduce=reproduce_command(self),
+        )
+
+
+def _pairs(settings: tuple[str, ...]) -> dict[str, str]:
+    for setting in settings:
+        if "=" not in setting:
+            raise UsageError(f"expected key=value after --set, seen '{setting}'", "see `testbed list settings`")
+    return {key: value for key, _, value in (setting.partition("=") for setting in settings)}
+
+
+def reproduce_command(options: _Options) -> str:
+    """Return the command line that asks for one such run."""
+    words = ["testbed", "run", options.scenario, "--nic", options.nic]
+    words += ["--kernel", options.kernel] if options.kernel else []
+    for name in options.variant:
+        words += ["--variant", name]
+    words += ["--clock", options.clock] if options.clock else []
+    for setting in options.set_:
+        words += ["--set", setting]
+    for name in options.rule:
+        words += ["--rule", name]
+    words += ["--toolchain", options.toolchain] if options.toolchain != "root" else []
+    return shlex.join(words)
+
+
+@click.command("run")
+@click.argument("scenario")
+@click.option("--nic", required=True, help="The emulated NIC; see `testbed list nics`.")
+@click.option("--kernel", default="", help="BASE[@variant=NAME]...; the newest distribution kernel by default.")
+@click.option("--variant", multiple=True, help="A named change to the driver; repeatable.")
+@click.option("--clock", type=click.Choice(["virtual", "real"]), help="Virtual under TCG, real under KVM by default.")
+@click.option("--runs", type=click.IntRange(1, 1000), default=1, help="How many times.")
+@click.option("--set", "set_", multiple=True, metavar="KEY=VALUE", help="Change a setting; see `testbed list settings`.")
+@click.option("--rule", multiple=True, help="Judge by this rule only; repeatable.")
+@click.option("--timeout", type=click.FloatRange(1, 86400), default=60.0, help="Seconds for the scenario itself.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--out", type=click.Path(path_type=Path), help="Keep result, trace and logs in this directory.")
+@click.option("--pcap", is_flag=True, help="Record the wire in --out, both directions.")
+@click.option("--bisect", is_flag=True, help="Exit as `git bisect run` understands it.")
+@click.option("--toolchain", type=click.Choice(["root", "host"]), default="root", help="Whose QEMU and compilers.")
+def command(*, as_json: bool, bisect: bool, **options: Any) -> None:
+    """Run SCENARIO, a name of the library or a file, and judge the driver by the rules."""
+    chosen = _Options(**options)
+    if chosen.pcap and chosen.out is None:
+        raise UsageError("--pcap records into the directory of --out, and there is none", "add --out DIR")
+    with ExitStack() as stack:
+        directory = stack.enter_context(RunDirectory(chosen.out)) if chosen.out else None
+        results = _run_all(chosen, directory, show=not as_json)
+    if as_json:
+        click.echo(encode_result(results[0]) if chosen.runs == 1 else encode_results(results), nl=False)
+    status = max((result.exit_status() for result in results), key=_severity)
+    sys.exit(bisect_status(status) if bisect else status)
+
+
+def _severity(status: int) -> int:
+    """A violation is proven whatever else happened; then what could not be judged."""
+    return [0, 4, 3, 1].index(status)
+
+
+def _run_all(options: _Options, directory: RunDirectory | None, *, show: bool) -> list[Result]:
+    request = options.request()
+    results = []
+    for number in range(1, options.runs + 1):
+        into = directory.of_run(number, options.runs) if directory else None
+        done = run(replace(request, pcap=into.pcap if into and options.pcap else None))
+        if into:
+            into.save(done)
+        if show:
+            console_for(sys.stdout).print(run_report(done.result))
+        results.append(done.result)
+    return results

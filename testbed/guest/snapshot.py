@@ -1,0 +1,79 @@
+"""Ready guests, saved once and restored for every run.
+
+A snapshot is a directory of the cache, named by everything that decides what the guest is: QEMU, kernel, variants, NIC,
+shape and image. Every run starts from one, also the first: what happens at which tick of the virtual clock depends on
+when QEMU started, and this way it is the same for all.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from testbed.cache import build_once, cache_dir, content_key
+from testbed.guest.channel import Ready
+from testbed.guest.guest import Guest, Shared
+from testbed.guest.machine import Machine
+from testbed.guest.qemu import Descriptors, command_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from testbed.guest.qemu import Blueprint
+    from testbed.toolchain import Toolchain
+
+__all__ = ["is_saved", "restored", "save"]
+
+STATE = "state"
+AGENT = "agent.json"
+
+
+class _Agent(msgspec.Struct):
+    """What the agent said when it became ready."""
+
+    ready: Ready
+    shared: Shared
+
+
+def _directory(toolchain: Toolchain, blueprint: Blueprint) -> Path:
+    command = command_line(blueprint, Path("console"), Descriptors(0, 0, 0, 0), incoming=False)
+    return cache_dir() / "snapshots" / content_key(toolchain.identity, *command)
+
+
+def is_saved(toolchain: Toolchain, blueprint: Blueprint) -> bool:
+    """Return whether the cache has a snapshot of this guest."""
+    return _directory(toolchain, blueprint).exists()
+
+
+def save(toolchain: Toolchain, blueprint: Blueprint) -> Path:
+    """Return the snapshot's directory; when the cache has none, boot the guest and save it.
+
+    :raise BootError: the guest does not become ready.
+    """
+
+    def boot(target: Path) -> None:
+        with Machine(toolchain, blueprint, target) as machine:
+            guest = Guest.boot(machine)
+            machine.save(target / STATE)
+        (target / AGENT).write_bytes(msgspec.json.encode(_Agent(guest.ready, guest.shared)))
+
+    return build_once(_directory(toolchain, blueprint), boot)
+
+
+@contextmanager
+def restored(
+    toolchain: Toolchain, blueprint: Blueprint, directory: Path, pcap: Path | None = None
+) -> Iterator[Guest]:
+    """Give a guest that waits for a program; it ends with the context.
+
+    :param directory: for its console log; see :class:`testbed.guest.machine.Machine`.
+    :raise BootError: there was no snapshot, and the guest does not become ready.
+    :raise GuestLost: QEMU does not take the snapshot.
+    """
+    saved = save(toolchain, blueprint)
+    agent = msgspec.json.decode((saved / AGENT).read_bytes(), type=_Agent)
+    with Machine(toolchain, blueprint, directory, saved / STATE, pcap) as machine:
+        yield Guest(machine, agent.ready, agent.shared)

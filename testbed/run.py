@@ -1,0 +1,253 @@
+"""One run: a kernel, a NIC and a scenario go in, a result comes out."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from testbed import image
+from testbed.errors import GuestLost, HostError, TestbedError, Unsupported
+from testbed.guest import Blueprint, Shape, conduct, is_saved, probe, restored, runtime_directory, save
+from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
+from testbed.rules import judge, load_waivers
+from testbed.scenario import compile_program, required
+from testbed.scenario.program import StepKind
+from testbed.trace import Trace, count, decode_events, sequence_digest, with_splat_rows
+from testbed.trace.events import Kind
+from testbed.traffic.frames import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from testbed.guest import Clock, Outcome
+    from testbed.kernel import Kernel
+    from testbed.nic import Nic
+    from testbed.result import Verdict
+    from testbed.scenario import Program, Scenario
+    from testbed.toolchain import Toolchain
+
+    Events = npt.NDArray[np.void]
+
+__all__ = ["Run", "Request", "run"]
+
+SETTLE_LIMIT_S = 10.0
+NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to run.
+
+    :param rules: ids of the rules to judge by; all when empty.
+    :param timeout_s: limit in host time for the program itself.
+    :param pcap: where to record the frames of both directions.
+    :param reproduce: the command that asks for just this.
+    """
+
+    toolchain: Toolchain
+    kernel: Kernel
+    nic: Nic
+    scenario: Scenario
+    clock: Clock | None = None
+    rules: Sequence[str] = ()
+    timeout_s: float = 60.0
+    pcap: Path | None = None
+    reproduce: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A result and what stands behind it; ``trace`` is None when the guest never got to run anything."""
+
+    result: Result
+    trace: Trace | None = None
+    console: str = ""
+
+
+@dataclass
+class _Watch:
+    """Where the seconds go, and in which mode they go."""
+
+    accelerator: str = "tcg"
+    clock: Clock = "virtual"
+    started: float = field(default_factory=time.monotonic)
+    spans: dict[str, float] = field(default_factory=dict)
+
+    def note(self, name: str, since: float) -> None:
+        self.spans[name] = round(time.monotonic() - since, 3)
+
+    def timings(self) -> Timings:
+        return Timings(**self.spans, total_s=round(time.monotonic() - self.started, 3))
+
+
+def run(request: Request) -> Run:
+    """Run a scenario once and judge it.
+
+    What goes wrong becomes a result too: verdict ``broken`` or ``unsupported`` with its reason in ``error``.
+    """
+    watch = _Watch()
+    try:
+        _check_support(request)
+        blueprint = _blueprint(request, watch)
+        program = compile_program(request.scenario)
+        with runtime_directory() as directory:
+            return _run_guest(request, blueprint, program, directory, watch)
+    except TestbedError as error:
+        return Run(_result(request, watch, verdict=error.verdict, error=str(error)))
+
+
+def _release(kernel: Kernel) -> tuple[int, int]:
+    match = re.match(r"(\d+)\.(\d+)", kernel.release)
+    if not match:
+        raise HostError(f"expected a kernel release like 6.12.1, seen '{kernel.release}'", "name another kernel")
+    return int(match[1]), int(match[2])
+
+
+def _check_support(request: Request) -> None:
+    needed = frozenset(str(capability) for capability in required(request.scenario))
+    missing = request.nic.missing(needed, _release(request.kernel))
+    if missing:
+        name, release = request.scenario.name, request.kernel.release
+        raise Unsupported(f"{request.nic.name} on {release} cannot run {name}: {'; '.join(missing)}")
+
+
+def _blueprint(request: Request, watch: _Watch) -> Blueprint:
+    found = probe(request.toolchain).name
+    # Only TCG counts instructions; who asks for virtual time gets TCG, whatever else there is.
+    watch.clock = request.clock or ("virtual" if found == "tcg" else "real")
+    watch.accelerator = found if watch.clock == "real" else "tcg"
+    base = image.build(request.toolchain)
+    modules = request.kernel.module_closure(request.nic.modules)
+    return Blueprint(
+        shape=Shape(accelerator="kvm" if watch.accelerator == "kvm" else "tcg", clock=watch.clock),
+        nic=request.nic,
+        kernel=request.kernel.vmlinuz,
+        initramfs=image.with_modules(base, modules),
+    )
+
+
+def _run_guest(
+    request: Request, blueprint: Blueprint, program: Program, directory: Path, watch: _Watch
+) -> Run:
+    if not is_saved(request.toolchain, blueprint):
+        since = time.monotonic()
+        save(request.toolchain, blueprint)
+        watch.note("boot_s", since)
+    since = time.monotonic()
+    with restored(request.toolchain, blueprint, directory, request.pcap) as guest:
+        watch.note("restore_s", since)
+        since = time.monotonic()
+        outcome = conduct(guest, program, request.timeout_s)
+        watch.note("run_s", since)
+        guest.machine.wire.settle(SETTLE_LIMIT_S)
+        frames = guest.machine.wire.take_all()
+        console = guest.machine.console_text()
+    trace = _trace(request, program, outcome, frames, console)
+    return Run(_judged(request, watch, program, outcome, trace, len(frames)), trace, console)
+
+
+def _trace(
+    request: Request, program: Program, outcome: Outcome, frames: list[bytes], console: str
+) -> Trace:
+    events = decode_events(outcome.events)
+    _check_begun(program, outcome, events, console)
+    numbered = [found.sequence for frame in frames if (found := parse(frame)) and found.intact]
+    settings: dict[str, object] = msgspec.to_builtins(request.scenario.settings)
+    log = console.splitlines()
+    return Trace(
+        events=with_splat_rows(events, log),
+        lost=outcome.lost,
+        log=log,
+        settings=settings,
+        kernel=_release(request.kernel),
+        driver=request.nic.driver,
+        nic=request.nic.name,
+        alive=not outcome.death,
+        death=outcome.death,
+        injected=_injected(program, events),
+        wire_sequences=np.array(numbered, dtype=np.int64),
+    )
+
+
+def _check_begun(program: Program, outcome: Outcome, events: Events, console: str) -> None:
+    """See that the program got through its set-up, and that no step was refused.
+
+    :raise Unsupported: driver or kernel cannot do what the set-up asks.
+    :raise GuestLost: a step failed, or the guest died before the first one.
+    """
+    begun = events["subject"][events["kind"] == Kind.STEP_BEGIN]
+    if outcome.end is None:
+        if not len(begun) or begun.max() < program.first_step:
+            last = console.strip().splitlines()[-1:] or ["none"]
+            raise GuestLost(f"the guest died before the first step: {outcome.death}; last line of its log: {last[0]}")
+        return
+    if outcome.end.error:
+        where = program.describe(outcome.end.steps_done)
+        why = os.strerror(-outcome.end.error)
+        if -outcome.end.error in NOT_SUPPORTED and outcome.end.steps_done < program.first_step:
+            raise Unsupported(f"driver or kernel refuses {where}: {why}")
+        raise GuestLost(f"{where} failed: {why}")
+
+
+def _injected(program: Program, events: Events) -> int:
+    """Return how many frames the host put on the wire: those of the barriers that were reached."""
+    begun = events[events["kind"] == Kind.STEP_END]
+    return sum(
+        program.injections[int(program.steps["a"][step])].count
+        for step in begun["subject"].tolist()
+        if program.steps["kind"][step] == StepKind.HOST
+    )
+
+
+def _judged(
+    request: Request, watch: _Watch, program: Program, outcome: Outcome, trace: Trace, frames_on_wire: int
+) -> Result:
+    rules = judge(trace, request.rules or None, load_waivers())
+    judged = {rule.id for rule in rules}
+    must_exercise = [name for name in request.scenario.must_exercise if name in judged]
+    judgement = judge_run(rules, must_exercise, trace.lost)
+    return _result(
+        request,
+        watch,
+        verdict=judgement.verdict,
+        error=judgement.error,
+        rules=rules,
+        counters=count(trace, frames_on_wire),
+        trace=TraceRecord(
+            events=len(trace.events), lost=trace.lost, sequence_digest=sequence_digest(trace.events)
+        ),
+    )
+
+
+def _result(request: Request, watch: _Watch, *, verdict: Verdict, **fields: object) -> Result:
+    kernel = request.kernel
+    return Result(
+        verdict=verdict,
+        kernel=KernelRecord(
+            name=kernel.name,
+            release=kernel.release,
+            package=kernel.package,
+            variants=list(kernel.variants),
+            patches=list(kernel.patches),
+        ),
+        nic=request.nic.name,
+        driver=request.nic.driver,
+        scenario=request.scenario.name,
+        settings=msgspec.to_builtins(request.scenario.settings),
+        clock=watch.clock,
+        accelerator=watch.accelerator,
+        timings=watch.timings(),
+        reproduce=request.reproduce,
+        program=msgspec.to_builtins(request.scenario),
+        **fields,  # type: ignore[arg-type] # each caller names fields of Result
+    )
