@@ -156,6 +156,13 @@ def test_a_completed_frame_that_never_left_violates(settings) -> None:
     assert (result.outcome, result.observed, result.events) == ("violated", 1, [4])
 
 
+def test_the_very_first_row_counts_too() -> None:
+    trace = zero_copy(SENT, completed(5, 3, 4), wire_sequences=np.array([101, 102]))
+    assert outcome("completion-order", trace).events == [3]
+    trace = trace_of(redirect(), complete(1), polled(1))
+    assert outcome("flush-before-complete", trace).events == [0, 2]
+
+
 def test_a_frame_that_left_and_is_not_completed_yet_is_fine() -> None:
     trace = zero_copy(SENT, completed(5, 3), wire_sequences=np.array([100, 101, 102]))
     assert outcome("completion-order", trace).outcome == "hold"

@@ -258,6 +258,10 @@ def test_a_refused_frame_that_is_retried_is_refused_once_and_not_lost() -> None:
     assert (counters.frames_refused, counters.redirect_errors, counters.frames_lost) == (1, 2, 0)
 
 
+def test_one_frame_is_enough_to_know_that_there_is_a_program() -> None:
+    assert count(trace_of(poll(verdict(1, Verdict.DROP), work=1))).frames_to_driver == 1
+
+
 def test_a_redirect_to_another_device_is_not_lost() -> None:
     assert count(trace_of(poll(verdict(1), redirect(map_type=14), work=1), injected=1)).frames_lost == 0
     assert count(trace_of(poll(verdict(1), redirect(), work=1), injected=1)).frames_lost == 1
