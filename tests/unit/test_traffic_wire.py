@@ -1,4 +1,6 @@
 import threading
+import time
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,7 @@ def test_garbage_ends_the_wire_and_is_told(garbage: bytes) -> None:
         assert str(int.from_bytes(garbage[:4], "big")) in str(wire.failure)
         with pytest.raises(GuestLost, match="seen a length of"):
             wire.send([bytes(60)])
+        qemu._sock.settimeout(5)
         assert qemu._sock.recv(1) == b""  # QEMU sees the end, and does not freeze
 
 
@@ -169,6 +172,14 @@ def test_the_pcap_holds_both_directions_in_order(tmp_path: Path) -> None:
     times = [packet.time for packet in packets]
     assert times == sorted(times)
     assert times[0] < times[-1]
+
+
+def test_a_pcap_keeps_nanoseconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_456_789)
+    with PcapFile(tmp_path / "x.pcap") as pcap:
+        pcap.write([bytes(60)])
+    (packet,) = rdpcap(str(tmp_path / "x.pcap"))
+    assert packet.time == Decimal("1700000000.123456789")
 
 
 def test_a_pcap_is_whole_at_any_moment(tmp_path: Path) -> None:
