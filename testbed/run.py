@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Events = npt.NDArray[np.void]
 
-__all__ = ["Run", "Request", "run"]
+__all__ = ["Request", "Run", "prepare", "run"]
 
 SETTLE_LIMIT_S = 10.0
 NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -104,6 +104,14 @@ def run(request: Request) -> Run:
             return _run_guest(request, blueprint, program, directory, watch)
     except TestbedError as error:
         return Run(_result(request, watch, verdict=error.verdict, error=str(error)))
+
+
+def prepare(request: Request) -> None:
+    """Build the image and save the guest that a run of this request would start from.
+
+    :raise TestbedError: whatever :func:`run` would make a result of.
+    """
+    save(request.toolchain, _blueprint(request, _Watch()))
 
 
 def _release(kernel: Kernel) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from testbed.cache import host_errors
-from testbed.errors import BuildError, HostError
+from testbed.errors import HostError
 from testbed.toolchain.host import attempt, check_space, first_error, follow, program, run
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class PrivateApt:
             self._fail(said)
         files = sorted(into.glob("*.deb"))
         if len(files) != len(packages):
-            raise BuildError(f"apt-get downloaded {len(files)} of {len(packages)} packages", "try again")
+            raise HostError(f"apt-get downloaded {len(files)} of {len(packages)} packages", "try again")
         return files
 
 

@@ -1,0 +1,43 @@
+"""Running again what a result recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from testbed import nic
+from testbed.kernel import resolve, with_variants
+from testbed.run import Request, Run, run
+from testbed.scenario import from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from testbed.result import Result
+    from testbed.toolchain import Toolchain
+
+__all__ = ["replay"]
+
+
+def replay(recorded: Result, toolchain: Toolchain, say: Callable[[str], None]) -> Run:
+    """Run the recorded scenario on the recorded kernel, NIC and clock.
+
+    :param say: told where today's kernel is another than the recorded one.
+    :raise UsageError: the result names something that does not exist here.
+    """
+    base = recorded.kernel.name.partition("@")[0]
+    kernel = with_variants(resolve(base), recorded.kernel.variants, toolchain)
+    if (kernel.release, kernel.package) != (recorded.kernel.release, recorded.kernel.package):
+        say(f"recorded on {recorded.kernel.package} ({recorded.kernel.release}), here is {kernel.package}")
+    return run(
+        Request(
+            toolchain=toolchain,
+            kernel=kernel,
+            nic=nic.get(recorded.nic),
+            scenario=from_json(msgspec.json.encode(recorded.program), "the recorded scenario"),
+            clock=recorded.clock,
+            rules=[rule.id for rule in recorded.rules],
+            reproduce=recorded.reproduce,
+        )
+    )
