@@ -2,7 +2,7 @@
 /*
  * The program's clock: where the program should be by what it slept, not by what its steps cost. Sleeps end at times
  * counted from there, as those of a periodic task do, so that a few nanoseconds more or less in one step do not move
- * all that follows. A program that is late catches up in whole grid steps, for the same reason.
+ * all that follows. A program that is later than the sleep is long starts from now, on a grid for the same reason.
  */
 #include <time.h>
 #include "agent.h"
@@ -43,6 +43,8 @@ void clock_sleep_until(__u64 time_ns)
 
 void clock_sleep_ns(__u64 duration_ns)
 {
+	if (program_ns + duration_ns < clock_now_ns())
+		clock_program_ns();
 	clock_sleep_until(program_ns + duration_ns);
 }
 
