@@ -90,34 +90,19 @@ def count(trace: Trace, frames_on_wire: int | None = None) -> Counters:
     :param frames_on_wire: frames of any kind seen leaving the guest; by default the numbered ones.
     """
     wire = trace.wire_sequences if trace.wire_sequences is not None else np.zeros(0, dtype=np.int64)
-    rows = {kind: trace.rows(kind) for kind in Kind}
-    verdicts = {action: _sequences(trace, Kind.VERDICT, "subject", action) for action in Verdict}
-    delivered = _sequences(trace, Kind.RX, "b", 1)
-    redirected = redirected_frames(trace)
-    elsewhere = redirected.sequence[(redirected.errno == 0) & np.isin(redirected.map_type, list(_MapType))]
-    program = len(rows[Kind.VERDICT]) > 0
-    passed = np.concatenate([verdicts[Verdict.PASS], redirected.socketless])
-    to_stack = _distinct(passed) if program else _growth(trace, Kind.INTERFACE, Counter.RX_PACKETS)
-    to_driver = _distinct(trace.field("c", rows[Kind.VERDICT])) if program else to_stack
-    consumed = [passed, verdicts[Verdict.DROP], verdicts[Verdict.TX]]
-    reached = _distinct(np.concatenate([delivered, elsewhere[elsewhere != FOREIGN], *consumed]))
-    errors = rows[Kind.REDIRECT][trace.events["a"][rows[Kind.REDIRECT]] < 0]
-    out_of_order, duplicated = _disorder(delivered)
-    irqs, tx_completed = len(rows[Kind.IRQ]), len(rows[Kind.COMPLETION])
-    frames = to_driver + tx_completed
+    received = _received(trace)
+    errors = np.flatnonzero((trace.kind == Kind.REDIRECT) & (trace.events["a"] < 0))
+    out_of_order, duplicated = _disorder(_sequences(trace, Kind.RX, "b", 1))
+    irqs, tx_completed = len(trace.rows(Kind.IRQ)), len(trace.rows(Kind.COMPLETION))
+    frames = received["frames_to_driver"] + tx_completed
+    submitted = trace.field("c", trace.rows(Kind.TX))
     return Counters(
-        frames_injected=trace.injected,
+        **received,
         frames_on_wire=len(wire) if frames_on_wire is None else frames_on_wire,
-        frames_to_driver=to_driver,
-        frames_to_socket=_distinct(delivered),
-        frames_to_stack=to_stack,
-        frames_refused=redirected.refused(),
-        frames_dropped_by_program=_distinct(verdicts[Verdict.DROP]),
-        frames_lost=max(0, trace.injected - reached - (0 if program else to_stack)),
         out_of_order=out_of_order,
         duplicated=duplicated,
-        tx_submitted=len(rows[Kind.TX]),
-        tx_sent=int(np.isin(np.unique(trace.field("c", rows[Kind.TX])), wire).sum()),
+        tx_submitted=len(submitted),
+        tx_sent=int(np.isin(np.unique(submitted), wire).sum()),
         tx_completed=tx_completed,
         polls=len(trace.polls),
         polls_full=int(trace.polls.full.sum()),
@@ -126,9 +111,32 @@ def count(trace: Trace, frames_on_wire: int | None = None) -> Counters:
         redirect_errors=len(errors),
         max_redirect_errors_in_poll=int(trace.polls.count(errors).max(initial=0)),
         rx_ring_full=_growth(trace, Kind.XDP_STATISTICS, XdpStatistics.RX_RING_FULL),
-        timer_fires=len(rows[Kind.WATCHDOG]),
+        timer_fires=len(trace.rows(Kind.WATCHDOG)),
         virtual_ns=_span_ns(trace),
     )
+
+
+def _received(trace: Trace) -> dict[str, int]:
+    """Return the counters that say what became of the injected frames."""
+    delivered = _sequences(trace, Kind.RX, "b", 1)
+    verdicts = {action: _sequences(trace, Kind.VERDICT, "subject", action) for action in Verdict}
+    redirected = redirected_frames(trace)
+    elsewhere = redirected.sequence[(redirected.errno == 0) & np.isin(redirected.map_type, list(_MapType))]
+    passed = np.concatenate([verdicts[Verdict.PASS], redirected.socketless])
+    presented = trace.field("c", trace.rows(Kind.VERDICT))
+    program = len(presented) > 0
+    to_stack = _distinct(passed) if program else _growth(trace, Kind.INTERFACE, Counter.RX_PACKETS)
+    consumed = [passed, verdicts[Verdict.DROP], verdicts[Verdict.TX], elsewhere[elsewhere != FOREIGN]]
+    reached = _distinct(np.concatenate([delivered, *consumed])) + (0 if program else to_stack)
+    return {
+        "frames_injected": trace.injected,
+        "frames_to_driver": _distinct(presented) if program else to_stack,
+        "frames_to_socket": _distinct(delivered),
+        "frames_to_stack": to_stack,
+        "frames_refused": redirected.refused(),
+        "frames_dropped_by_program": _distinct(verdicts[Verdict.DROP]),
+        "frames_lost": max(0, trace.injected - reached),
+    }
 
 
 def _sequences(trace: Trace, kind: Kind, field: str, value: int) -> Numbers:

@@ -15,6 +15,7 @@ from traces import (
     on,
     poll,
     polled,
+    redirect,
     refused,
     schedule,
     step,
@@ -42,6 +43,10 @@ def test_work_outside_the_budget_violates(work, budget, limit) -> None:
     result = outcome("work-in-budget", trace_of(poll(work=64), poll(work=0, budget=0), polled(work, budget)))
     assert (result.outcome, result.observed, result.limit) == ("violated", work, limit)
     assert len(result.events) == 1
+
+
+def test_the_most_work_of_all_polls_is_observed() -> None:
+    assert outcome("work-in-budget", trace_of(poll(work=3), poll(work=9), poll(work=1))).observed == 9
 
 
 def test_the_worst_poll_is_shown() -> None:
@@ -73,6 +78,13 @@ def test_completing_and_returning_the_budget_violates(returned) -> None:
 
 def test_returning_more_than_the_budget_after_completing_violates() -> None:
     assert outcome("complete-below-budget", trace_of(complete(1), polled(65))).outcome == "violated"
+
+
+def test_a_budget_of_one_leaves_room_for_no_work() -> None:
+    assert outcome("complete-below-budget", trace_of(complete(1), polled(1, 1))).outcome == "violated"
+    assert outcome("complete-below-budget", trace_of(complete(0), polled(0, 1))).outcome == "hold"
+    assert outcome("short-poll-completes", trace_of(polled(1, 1), polled(0, 1))).outcome == "violated"
+    assert outcome("no-spin", trace_of(times(64, polled(1, 1)))).outcome == "violated"
 
 
 def test_completing_is_judged_on_its_own_cpu() -> None:
@@ -163,10 +175,17 @@ def test_sixty_three_do_not() -> None:
     [
         poll(work=3),
         frames(1) + FULL,
+        redirect() + FULL,
         verdict(9, Verdict.DROP) + FULL,
         refused(9) + FULL,
     ],
-    ids=["a short poll", "a redirect", "a dropped frame", "a frame refused for the first time"],
+    ids=[
+        "a short poll",
+        "a redirect",
+        "a redirect of a foreign frame",
+        "a dropped frame",
+        "a frame refused for the first time",
+    ],
 )
 def test_progress_ends_a_streak(between) -> None:
     assert outcome("no-spin", trace_of(times(40, FULL), between, times(40, FULL))).outcome == "hold"

@@ -42,7 +42,9 @@ def zero_copy(*parts, **facts):
 
 
 def test_leaving_at_the_first_refused_frame_holds() -> None:
-    trace = zero_copy(poll(frames(1, 2), refused(3), work=3), poll(refused(4), work=1))
+    trace = zero_copy(
+        poll(frames(1, 2), refused(3), work=3), poll(refused(4), work=1), poll(frames(5, 6), work=2)
+    )
     result = outcome("ring-full-exit", trace)
     assert (result.outcome, result.observed, result.limit) == ("hold", 1, 1)
 

@@ -236,6 +236,15 @@ def test_counters_of_sending() -> None:
     assert count(trace).frames_on_wire == 3
 
 
+def test_interrupts_are_counted_per_frame_received_or_completed() -> None:
+    trace = trace_of(irq(), irq(), poll(frames(1, 2, 3), work=3), tx(0, 1), completed(0))
+    assert count(trace).irqs_per_1000_frames == 500.0
+
+
+def test_a_budget_of_one_can_be_full_and_one_of_zero_cannot() -> None:
+    assert trace_of(polled(1, 1), polled(0, 1), polled(0, 0)).polls.full.tolist() == [True, False, False]
+
+
 def test_without_a_program_the_interface_says_what_the_stack_got() -> None:
     trace = trace_of(
         interface(Counter.RX_PACKETS, 100), poll(work=5), interface(Counter.RX_PACKETS, 105), injected=7
@@ -263,7 +272,9 @@ def test_one_frame_is_enough_to_know_that_there_is_a_program() -> None:
 
 
 def test_a_redirect_to_another_device_is_not_lost() -> None:
-    assert count(trace_of(poll(verdict(1), redirect(map_type=14), work=1), injected=1)).frames_lost == 0
+    for map_type in (14, 16, 25):  # DEVMAP, CPUMAP, DEVMAP_HASH
+        trace = trace_of(poll(verdict(1), redirect(map_type=map_type), work=1), injected=1)
+        assert count(trace).frames_lost == 0
     assert count(trace_of(poll(verdict(1), redirect(), work=1), injected=1)).frames_lost == 1
 
 
