@@ -49,6 +49,9 @@ def test_chunks_that_are_sent_again_exercise_it_too() -> None:
         [],
         [fill(0, 1), rx(0, 1), rx(1, 2)],
         [fill(0), rx(0, 1), fill(0)],
+        [fill(0), fill(0), rx(0, 1)],
+        [tx(0, 1), completed(0), fill(0), rx(0, 1)],
+        [fill(0), rx(0, 1), tx(0, 1)],
         [fill(0), rx(0, 1), tx(0, 9), completed(0)],
         [tx(0, 1), completed(0), tx(0, 2)],
     ],
@@ -122,6 +125,11 @@ def test_a_frame_overwritten_while_it_waited_violates() -> None:
     result = outcome(RULE, trace)
     assert result.outcome == "violated"
     assert "overwritten while they waited in the RX ring: 2" in result.message
+
+
+def test_a_damaged_frame_is_not_also_another_one() -> None:
+    trace = trace_of(fill(0, 1), poll(frames(1, 2), work=2), rx(0, 7, intact=-1), rx(1, 2))
+    assert outcome(RULE, trace).message == "frames damaged: 1"
 
 
 def test_frames_read_as_they_were_redirected_hold() -> None:
