@@ -71,6 +71,11 @@ def test_a_frame_that_our_program_dropped_after_a_refused_one_violates() -> None
     )
 
 
+def test_a_frame_that_says_no_queue_is_not_held_against_a_poll_of_two() -> None:
+    trace = zero_copy(poll(redirect(queue=1), refused(2), verdict(3, Verdict.DROP), work=3))
+    assert outcome("ring-full-exit", trace).outcome == "hold"
+
+
 def test_each_queue_of_a_poll_may_refuse_once() -> None:
     assert (
         outcome("ring-full-exit", zero_copy(poll(refused(1), refused(2, queue=1), work=2))).outcome == "hold"
