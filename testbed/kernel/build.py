@@ -34,12 +34,13 @@ def build_driver(
     :raise Unsupported: the kernel has no headers, or not this driver's source.
     :raise BuildError: a change does not apply, or the driver does not compile.
     """
-    if kernel.headers is None or kernel.source is None:
+    headers, folders = kernel.headers, kernel.source
+    if headers is None or folders is None:
         raise Unsupported(
             f"the kernel {kernel.name} brings no headers and source, which variants need",
             "choose a kernel of testbed list kernels",
         )
-    source = next(kernel.source.glob(f"drivers/net/ethernet/*/{driver}"), None)
+    source = next(folders.glob(f"drivers/net/ethernet/*/{driver}"), None)
     if source is None:
         raise Unsupported(
             f"the source of {kernel.name} ({kernel.release}) has no driver {driver}",
@@ -49,25 +50,25 @@ def build_driver(
     key = content_key(_LAYOUT, kernel.identity, toolchain.identity, driver, *files)
     built = build_once(
         cache_dir() / "variants" / key,
-        lambda target: _build(kernel.headers, source, changes, toolchain, target),
+        lambda target: _build(headers, source, changes, toolchain, target),
     )
     return {plain_name(module.name): module for module in sorted(built.glob("*.ko"))}
 
 
 def _build(
-    headers: Path | None, source: Path, changes: Sequence[Change], toolchain: Toolchain, target: Path
+    headers: Path, source: Path, changes: Sequence[Change], toolchain: Toolchain, target: Path
 ) -> None:
     """Build the driver in ``target`` and leave only its modules there, without debug information."""
     tree = target / "tree"
     shutil.copytree(source, tree)
     for change in changes:
         change.apply(toolchain, tree)
-    if headers is None:
-        raise BuildError("no headers to build against", "choose another kernel")
+    # The kernel's messages shall name no path of the cache.
+    flags = f"-g0 -ffile-prefix-map={headers.parent}/= -ffile-prefix-map={tree}/="
     make = [
         *("make", "-C", str(headers), f"M={tree}", f"-j{os.cpu_count() or 1}"),
         "CC=gcc",  # headers name the compiler of their own release
-        f"KCFLAGS=-g0 -ffile-prefix-map={headers.parent}/= -ffile-prefix-map={tree}/=",  # messages name no path of the cache
+        f"KCFLAGS={flags}",
         "CONFIG_DEBUG_INFO_BTF_MODULES=",  # BTF of a module is checked against the kernel's; none is no fault
         *("KBUILD_BUILD_USER=testbed", "KBUILD_BUILD_HOST=testbed", "modules"),
     ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from testbed.errors import BuildError, UsageError
 from testbed.kernel.build import build_driver
 from testbed.toolchain import open_toolchain
+from testbed.toolchain.host import first_error
 from testbed.toolchain.recipe import IMAGES
 
 if TYPE_CHECKING:
@@ -81,18 +82,15 @@ class Variant:
 
         :raise BuildError: it is not valid, or a named rule matched nowhere.
         """
-        spatch = [
-            "spatch",
-            "--sp-file",
-            str(self.file),
-            "--dir",
-            str(folder),
-            "--in-place",
-            "--no-includes",
-            "--debug",
-        ]
-        shell = ["sh", "-c", 'exec "$@" 2>&1', "sh", *spatch]  # what matched is told on stderr
-        told = toolchain.run(shell, read=[self.file], write=[folder], timeout_s=300)
+        options = ["--dir", str(folder), "--in-place", "--no-includes", "--debug"]
+        # What matched and what is wrong is told on stderr, the file name and line after the first error.
+        shell = ("sh", "-c", '"$@" 2>&1 || echo FAILED', "sh")
+        spatch = ("spatch", "--sp-file", str(self.file), *options)
+        told = toolchain.run([*shell, *spatch], read=[self.file], write=[folder], timeout_s=300)
+        if told.endswith("FAILED\n"):
+            place = re.search(r'File ".*", line (\d+)', told)
+            where = f"{self.file}:{place[1]}" if place else str(self.file)
+            raise BuildError(f"{where}: {first_error(told)}", "correct the semantic patch")
         matched = matched_rules(told)
         missing = [rule for rule in self.rules() if rule not in matched]
         if missing:

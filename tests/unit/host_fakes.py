@@ -1,7 +1,5 @@
 """Programs of a made-up host, as scripts in a directory that stands first on PATH."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -37,7 +35,9 @@ class FakeHost:
         monkeypatch.setenv("PATH", f"{self.bin}:{os.environ['PATH']}")
         monkeypatch.setenv("TESTBED_CACHE", str(directory / "cache"))
         monkeypatch.delenv("TESTBED_MIRROR", raising=False)
-        self.script("apt-config", """echo 'Acquire::http::Proxy "http://proxy.test:3128";'; echo 'APT::Color "1";'""")
+        self.script(
+            "apt-config", """echo 'Acquire::http::Proxy "http://proxy.test:3128";'; echo 'APT::Color "1";'"""
+        )
         self.script("apt-get", f"cat <<'EOF'\n{INDEX}EOF")
         self.script("unshare", 'while [ "${1#-}" != "$1" ]; do shift; done; exec "$@"')
 

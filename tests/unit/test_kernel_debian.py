@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import lzma
 import subprocess
@@ -52,12 +50,29 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     host = FakeHost(tmp_path, monkeypatch)
     debs = tmp_path / "debs"
     debs.mkdir()
-    modules, amd64, common = f"usr/lib/modules/{RELEASE}", f"usr/src/linux-headers-{RELEASE}", "linux-headers-7.1-common"
-    package(debs, f"linux-binary-{RELEASE}", {f"{modules}/vmlinuz": b"image", f"{modules}/config": b"CONFIG_A=y\n"})
-    package(debs, f"linux-modules-{RELEASE}", {f"{modules}/kernel/a.ko": b"a"}, {f"{modules}/build": "/usr/src/x"})
+    modules, amd64, common = (
+        f"usr/lib/modules/{RELEASE}",
+        f"usr/src/linux-headers-{RELEASE}",
+        "linux-headers-7.1-common",
+    )
+    package(
+        debs,
+        f"linux-binary-{RELEASE}",
+        {f"{modules}/vmlinuz": b"image", f"{modules}/config": b"CONFIG_A=y\n"},
+    )
+    package(
+        debs, f"linux-modules-{RELEASE}", {f"{modules}/kernel/a.ko": b"a"}, {f"{modules}/build": "/usr/src/x"}
+    )
     kbuild = {"scripts": "../../lib/linux-kbuild-7.1/scripts"}
-    package(debs, f"linux-headers-{RELEASE}", {f"{amd64}/Makefile": b"old"}, {f"{amd64}/scripts": kbuild["scripts"]})
-    package(debs, common, {f"usr/src/{common}/Makefile": b"top"}, {f"usr/src/{common}/scripts": kbuild["scripts"]})
+    package(
+        debs,
+        f"linux-headers-{RELEASE}",
+        {f"{amd64}/Makefile": b"old"},
+        {f"{amd64}/scripts": kbuild["scripts"]},
+    )
+    package(
+        debs, common, {f"usr/src/{common}/Makefile": b"top"}, {f"usr/src/{common}/scripts": kbuild["scripts"]}
+    )
     package(debs, "linux-kbuild-7.1", {"usr/lib/linux-kbuild-7.1/scripts/mod": b"modpost"})
     package(debs, "linux-source-7.1", {"usr/src/linux-source-7.1.tar.xz": source_tar()})
     serve(host, debs)
@@ -69,7 +84,8 @@ def serve(host: FakeHost, debs: Path) -> None:
         "apt-get",
         f"""case "$*" in
         indextargets*) echo http://mirror.test/debian/ trixie main Debian;;
-        *--print-uris*) for deb in {debs}/*.deb libc6_1_amd64.deb; do echo "'http://m/x' ${{deb##*/}} 1 SHA256:0"; done;;
+        *--print-uris*)
+            for deb in {debs}/*.deb libc6_1_amd64.deb; do echo "'http://m/x' ${{deb##*/}} 1 SHA256:0"; done;;
         download*) cp {debs}/*.deb .;;
         esac""",
     )
@@ -92,7 +108,9 @@ def toolchain() -> Callable[[], Toolchain]:
     return Depmod
 
 
-def test_a_kernel_is_unpacked_and_found_again_offline(host: FakeHost, toolchain: Callable[[], Toolchain]) -> None:
+def test_a_kernel_is_unpacked_and_found_again_offline(
+    host: FakeHost, toolchain: Callable[[], Toolchain]
+) -> None:
     fetched = debian.fetch("debian:trixie", toolchain)
     assert fetched.release == RELEASE
     assert fetched.package == f"linux-binary-{RELEASE} 7.1-1"
@@ -104,7 +122,9 @@ def test_a_kernel_is_unpacked_and_found_again_offline(host: FakeHost, toolchain:
     assert debian.cached("debian:trixie") == fetched
 
 
-def test_headers_find_their_kbuild_wherever_they_lie(host: FakeHost, toolchain: Callable[[], Toolchain]) -> None:
+def test_headers_find_their_kbuild_wherever_they_lie(
+    host: FakeHost, toolchain: Callable[[], Toolchain]
+) -> None:
     del host
     headers = debian.fetch("debian:trixie", toolchain).headers
     assert headers is not None
@@ -117,7 +137,9 @@ def test_only_the_drivers_of_the_source_are_kept(host: FakeHost, toolchain: Call
     del host
     kernel = debian.fetch("debian:trixie", toolchain)
     assert kernel.source is not None
-    files = sorted(str(path.relative_to(kernel.source)) for path in kernel.source.rglob("*") if path.is_file())
+    files = sorted(
+        str(path.relative_to(kernel.source)) for path in kernel.source.rglob("*") if path.is_file()
+    )
     assert files == list(SOURCES)
     left = {path.name for path in kernel.source.parent.iterdir()}
     assert left == {"config", "kernel.json", "lib", "source", "src", "vmlinuz"}

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import gzip
 import lzma
 from dataclasses import replace
@@ -83,6 +81,8 @@ def test_a_damaged_module_is_named(tmp_path: Path) -> None:
         read_module(tmp_path / "x.ko.xz")
 
 
-@pytest.mark.parametrize("path", ["kernel/net/dwmac-intel.ko.xz", "dwmac-intel", "dwmac_intel", "x/dwmac_intel.ko"])
+@pytest.mark.parametrize(
+    "path", ["kernel/net/dwmac-intel.ko.xz", "dwmac-intel", "dwmac_intel", "x/dwmac_intel.ko"]
+)
 def test_names_are_the_kernels(path: str) -> None:
     assert plain_name(path) == "dwmac_intel"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 
@@ -41,7 +39,9 @@ def test_another_part_is_refused(text: str) -> None:
 
 
 def test_an_unknown_kernel_is_told_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"unknown kernel 'debian:potato'; known are debian:trixie-backports,"):
+    with pytest.raises(
+        UsageError, match=r"unknown kernel 'debian:potato'; known are debian:trixie-backports,"
+    ):
         resolve("debian:potato")
 
 

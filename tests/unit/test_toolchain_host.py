@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,8 +69,8 @@ def test_stdin_is_empty_unless_given() -> None:
     assert attempt(["cat"], timeout_s=10, stdin=b"x").stdout == b"x"
 
 
-def test_programs_die_with_the_thread_that_waits_for_them(tmp_path: Path) -> None:
-    told = tmp_path / "pdeathsig"
-    code = f"import ctypes; s = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(s)); open('{told}', 'w').write(str(s.value))"
-    attempt(["python3", "-c", code], timeout_s=30, environment={"PATH": os.environ["PATH"]})
-    assert told.read_text() == "9"
+def test_programs_die_with_the_thread_that_waits_for_them() -> None:
+    get_pdeathsig = (
+        "import ctypes; s = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(s)); print(s.value)"
+    )
+    assert attempt([sys.executable, "-c", get_pdeathsig], timeout_s=30).stdout == b"9\n"

@@ -1,6 +1,5 @@
-from __future__ import annotations
-
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,7 +143,9 @@ def test_two_variants_of_a_driver_are_applied_one_after_the_other(kernel: Kernel
 
 
 def test_a_rule_that_matched_nothing_is_named_and_nothing_is_kept(kernel: Kernel, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"igb/one does not fit .* of one\.cocci, second, third matched nothing"):
+    with pytest.raises(
+        BuildError, match=r"igb/one does not fit .* of one\.cocci, second, third matched nothing"
+    ):
         with_variants(kernel, ["igb/one"], SpatchAndMake(["first"]))
     assert list((tmp_path / "cache/variants").iterdir()) == []
 
@@ -161,7 +162,5 @@ def test_a_driver_that_the_source_has_not_is_unsupported(kernel: Kernel) -> None
 
 
 def test_an_image_of_the_users_own_has_no_variants(kernel: Kernel) -> None:
-    from dataclasses import replace
-
     with pytest.raises(Unsupported, match="no headers and source"):
         with_variants(replace(kernel, headers=None), ["igb/one"], SpatchAndMake(ALL))

@@ -1,7 +1,5 @@
 """The variants that are shipped, as files; that they apply and build is shown in tests/guest."""
 
-from __future__ import annotations
-
 import pytest
 
 from testbed.kernel import known_variants
