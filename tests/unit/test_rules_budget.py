@@ -150,6 +150,11 @@ def test_polls_while_rings_are_taken_down_are_not_judged() -> None:
     assert outcome("short-poll-completes", trace).outcome == "violated"
 
 
+def test_a_step_that_never_ended_is_still_under_way() -> None:
+    trace = trace_of(polled(64), event(Kind.STEP_BEGIN, a=StepKind.BIND), polled(5))
+    assert outcome("short-poll-completes", trace).outcome == "not-exercised"
+
+
 # no-spin
 
 FULL = polled(64)

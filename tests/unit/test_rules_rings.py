@@ -29,7 +29,7 @@ from traces import (
 )
 
 from testbed.scenario.program import StepKind, Verdict
-from testbed.trace.events import XdpStatistics
+from testbed.trace.events import Kind, XdpStatistics
 
 COPY = {"mode": "copy", "need_wakeup": True}
 
@@ -55,6 +55,13 @@ def test_going_on_after_a_refused_frame_violates() -> None:
     assert (result.outcome, result.observed, result.limit) == ("violated", 3, 1)
     assert result.events == [3, 5, 7, trace.polls.row[0]]
     assert "up to 3 failed redirects" in result.message
+
+
+def test_the_poll_that_took_most_is_the_proof() -> None:
+    trace = zero_copy(poll(refused(1), refused(2), work=2), poll(refused(3), refused(4), refused(5), work=3))
+    result = outcome("ring-full-exit", trace)
+    assert result.observed == 3
+    assert result.events == [*trace.rows(Kind.REDIRECT)[2:], trace.polls.row[1]]
 
 
 def test_a_frame_taken_by_the_ring_after_a_refused_one_violates() -> None:
