@@ -42,7 +42,9 @@ def content_key(*parts: str | bytes | Path) -> str:
     """Return 16 hexadecimal digits that stand for the parts: text and bytes as they are, files by content."""
     digest = hashlib.sha256()
     for part in parts:
-        data = part.read_bytes() if isinstance(part, Path) else part.encode() if isinstance(part, str) else part
+        data = (
+            part.read_bytes() if isinstance(part, Path) else part.encode() if isinstance(part, str) else part
+        )
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()[:16]

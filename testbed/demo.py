@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from testbed import nic
@@ -29,7 +30,14 @@ GUESTS_AT_ONCE = 2
 
 def _request(toolchain: Toolchain, variant: str) -> Request:
     names = [] if variant == STOCK else [variant]
-    words = ["testbed", "run", SCENARIO, "--nic", NIC, *(word for name in names for word in ("--variant", name))]
+    words = [
+        "testbed",
+        "run",
+        SCENARIO,
+        "--nic",
+        NIC,
+        *(word for name in names for word in ("--variant", name)),
+    ]
     return Request(
         toolchain=toolchain,
         kernel=with_variants(resolve(), names, toolchain),
@@ -63,17 +71,19 @@ def demonstrate(toolchain: Toolchain, say: Callable[[str], None]) -> list[Result
 def _ready(toolchain: Toolchain, variant: str) -> Request:
     """Return the request with its guest booted and saved; what goes wrong will go wrong again in the run."""
     request = _request(toolchain, variant)
-    try:
+    with suppress(TestbedError):
         prepare(request)
-    except TestbedError:
-        pass
     return request
 
 
 def sentence(results: Sequence[Result]) -> tuple[str, bool]:
     """Return what the three results show, and whether it is what the demonstration is for."""
     seen = [(_outcome(result, RULE), _outcome(result, OWNERSHIP), result.verdict) for result in results]
-    whose = "a broken variant of igb" if results[0].kernel.variants else f"the igb driver of Linux {results[0].kernel.release}"
+    whose = (
+        "a broken variant of igb"
+        if results[0].kernel.variants
+        else f"the igb driver of Linux {results[0].kernel.release}"
+    )
     (first, _, _), (naive, owner, _), (_, _, right) = seen
     if (first, naive, owner, right) != ("violated", "hold", "violated", "pass"):
         return f"this is not what was expected of {whose}: see the outcomes above", False
@@ -81,8 +91,8 @@ def sentence(results: Sequence[Result]) -> tuple[str, bool]:
     worst = rule.observed if rule else None
     return (
         f"{whose} goes on polling when an AF_XDP Rx ring is full (up to {worst} failed redirects in one poll, 1 is "
-        "allowed); the obvious repair leaves the poll but lets two frames share one buffer; the right repair steps past "
-        "the refused frame, then leaves, and keeps every rule."
+        "allowed); the obvious repair leaves the poll but lets two frames share one buffer; the right repair "
+        "steps past the refused frame, then leaves, and keeps every rule."
     ), True
 
 

@@ -16,6 +16,8 @@ A message says in one line what was expected and what was seen; the remedy says 
 
 from __future__ import annotations
 
+from typing import Literal
+
 __all__ = [
     "BootError",
     "BuildError",
@@ -37,7 +39,7 @@ class TestbedError(Exception):
 
     __test__ = False  # pytest: not a test class
     exit_status = 3
-    verdict = "broken"
+    verdict: Literal["pass", "fail", "broken", "unsupported"] = "broken"
 
     def __init__(self, message: str, remedy: str = "") -> None:
         super().__init__(message)

@@ -117,7 +117,9 @@ def prepare(request: Request) -> None:
 def _release(kernel: Kernel) -> tuple[int, int]:
     match = re.match(r"(\d+)\.(\d+)", kernel.release)
     if not match:
-        raise HostError(f"expected a kernel release like 6.12.1, seen '{kernel.release}'", "name another kernel")
+        raise HostError(
+            f"expected a kernel release like 6.12.1, seen '{kernel.release}'", "name another kernel"
+        )
     return int(match[1]), int(match[2])
 
 
@@ -161,12 +163,10 @@ def _run_guest(
         frames = guest.machine.wire.take_all()
         console = guest.machine.console_text()
     trace = _trace(request, program, outcome, frames, console)
-    return Run(_judged(request, watch, program, outcome, trace, len(frames)), trace, console)
+    return Run(_judged(request, watch, trace, len(frames)), trace, console)
 
 
-def _trace(
-    request: Request, program: Program, outcome: Outcome, frames: list[bytes], console: str
-) -> Trace:
+def _trace(request: Request, program: Program, outcome: Outcome, frames: list[bytes], console: str) -> Trace:
     events = decode_events(outcome.events)
     _check_begun(program, outcome, events, console)
     numbered = [found.sequence for frame in frames if (found := parse(frame)) and found.intact]
@@ -197,7 +197,9 @@ def _check_begun(program: Program, outcome: Outcome, events: Events, console: st
     if outcome.end is None:
         if not len(begun) or begun.max() < program.first_step:
             last = console.strip().splitlines()[-1:] or ["none"]
-            raise GuestLost(f"the guest died before the first step: {outcome.death}; last line of its log: {last[0]}")
+            raise GuestLost(
+                f"the guest died before the first step: {outcome.death}; last line of its log: {last[0]}"
+            )
         return
     if outcome.end.error:
         where = program.describe(outcome.end.steps_done)
@@ -217,9 +219,7 @@ def _injected(program: Program, events: Events) -> int:
     )
 
 
-def _judged(
-    request: Request, watch: _Watch, program: Program, outcome: Outcome, trace: Trace, frames_on_wire: int
-) -> Result:
+def _judged(request: Request, watch: _Watch, trace: Trace, frames_on_wire: int) -> Result:
     rules = judge(trace, request.rules or None, load_waivers())
     judged = {rule.id for rule in rules}
     must_exercise = [name for name in request.scenario.must_exercise if name in judged]

@@ -84,6 +84,10 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except filelock.Timeout as error:
-        raise HostError(f"another testbed is writing to {path}", "wait for it, or choose another --out") from error
+        raise HostError(
+            f"another testbed is writing to {path}", "wait for it, or choose another --out"
+        ) from error
     except OSError as error:
-        raise HostError(f"cannot write to {error.filename or path}: {error.strerror}", "choose another --out") from error
+        raise HostError(
+            f"cannot write to {error.filename or path}: {error.strerror}", "choose another --out"
+        ) from error

@@ -18,7 +18,9 @@ class _Commands(click.Group):
     """Imports a command's module when the command is called: ``testbed --help`` need not load scapy."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return sorted(found.name.rstrip("_") for found in pkgutil.iter_modules(__path__) if found.name != "output")
+        return sorted(
+            found.name.rstrip("_") for found in pkgutil.iter_modules(__path__) if found.name != "output"
+        )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -42,7 +44,9 @@ def main() -> None:
     except TestbedError as error:
         sys.exit(report_error(error, as_json=as_json))
     except click.UsageError as error:
-        usage = UsageError(error.format_message(), f"see {error.ctx.command_path if error.ctx else 'testbed'} --help")
+        usage = UsageError(
+            error.format_message(), f"see {error.ctx.command_path if error.ctx else 'testbed'} --help"
+        )
         sys.exit(report_error(usage, as_json=as_json))
     except (click.Abort, KeyboardInterrupt):
         click.echo("testbed: interrupted", err=True)

@@ -17,7 +17,7 @@ __all__ = ["command"]
 def command() -> None:
     """Run ring-full on igb three times: stock, with the obvious repair, with the right one."""
     console = console_for(sys.stdout)
-    results = demonstrate(open_toolchain(), lambda line: click.echo(line))
+    results = demonstrate(open_toolchain(), click.echo)
     console.print()
     console.print(comparison(results))
     for result in results:

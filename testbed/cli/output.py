@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from testbed.errors import TestbedError
 from testbed.result import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from testbed.errors import TestbedError
 
 __all__ = ["bisect_status", "report_error"]
 

@@ -19,7 +19,9 @@ __all__ = ["command"]
 @click.command("replay")
 @click.argument("result", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the new run as one JSON document.")
-@click.option("--toolchain", type=click.Choice(["root", "host"]), default="root", help="Whose QEMU and compilers.")
+@click.option(
+    "--toolchain", type=click.Choice(["root", "host"]), default="root", help="Whose QEMU and compilers."
+)
 def command(*, result: Path, as_json: bool, toolchain: str) -> None:
     """Run again what RESULT (an --out directory or its result.json) recorded.
 

@@ -72,7 +72,9 @@ class _Options:
 def _pairs(settings: tuple[str, ...]) -> dict[str, str]:
     for setting in settings:
         if "=" not in setting:
-            raise UsageError(f"expected key=value after --set, seen '{setting}'", "see `testbed list settings`")
+            raise UsageError(
+                f"expected key=value after --set, seen '{setting}'", "see `testbed list settings`"
+            )
     return {key: value for key, _, value in (setting.partition("=") for setting in settings)}
 
 
@@ -94,18 +96,28 @@ def reproduce_command(options: _Options) -> str:
 @click.command("run")
 @click.argument("scenario")
 @click.option("--nic", required=True, help="The emulated NIC; see `testbed list nics`.")
-@click.option("--kernel", default="", help="BASE[@variant=NAME]...; the newest distribution kernel by default.")
+@click.option(
+    "--kernel", default="", help="BASE[@variant=NAME]...; the newest distribution kernel by default."
+)
 @click.option("--variant", multiple=True, help="A named change to the driver; repeatable.")
-@click.option("--clock", type=click.Choice(["virtual", "real"]), help="Virtual under TCG, real under KVM by default.")
+@click.option(
+    "--clock", type=click.Choice(["virtual", "real"]), help="Virtual under TCG, real under KVM by default."
+)
 @click.option("--runs", type=click.IntRange(1, 1000), default=1, help="How many times.")
-@click.option("--set", "set_", multiple=True, metavar="KEY=VALUE", help="Change a setting; see `testbed list settings`.")
+@click.option(
+    "--set", "set_", multiple=True, metavar="KEY=VALUE", help="Change a setting; see `testbed list settings`."
+)
 @click.option("--rule", multiple=True, help="Judge by this rule only; repeatable.")
-@click.option("--timeout", type=click.FloatRange(1, 86400), default=60.0, help="Seconds for the scenario itself.")
+@click.option(
+    "--timeout", type=click.FloatRange(1, 86400), default=60.0, help="Seconds for the scenario itself."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep result, trace and logs in this directory.")
 @click.option("--pcap", is_flag=True, help="Record the wire in --out, both directions.")
 @click.option("--bisect", is_flag=True, help="Exit as `git bisect run` understands it.")
-@click.option("--toolchain", type=click.Choice(["root", "host"]), default="root", help="Whose QEMU and compilers.")
+@click.option(
+    "--toolchain", type=click.Choice(["root", "host"]), default="root", help="Whose QEMU and compilers."
+)
 def command(*, as_json: bool, bisect: bool, **options: Any) -> None:
     """Run SCENARIO, a name of the library or a file, and judge the driver by the rules."""
     chosen = _Options(**options)

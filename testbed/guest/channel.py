@@ -13,7 +13,7 @@ import socket
 import struct
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from testbed.errors import GuestLost
 
@@ -49,7 +49,7 @@ class Message:
     record_bytes: int
     payload: bytes
 
-    def unpack(self, layout: struct.Struct) -> tuple[int | bytes, ...]:
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         """Decode the message's only record.
 
         :raise GuestLost: it has another size.
@@ -93,7 +93,7 @@ class Ready:
         :raise GuestLost: it has another size.
         """
         *numbers, mac, driver, release = message.unpack(cls.LAYOUT)
-        return cls(*numbers, mac[:6], _text(driver), _text(release))  # type: ignore[arg-type, index]
+        return cls(*numbers, mac[:6], _text(driver), _text(release))
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Barrier:
 
         :raise GuestLost: it has another size.
         """
-        return cls(*message.unpack(cls.LAYOUT))  # type: ignore[arg-type]
+        return cls(*message.unpack(cls.LAYOUT))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class End:
 
         :raise GuestLost: it has another size.
         """
-        return cls(*message.unpack(cls.LAYOUT))  # type: ignore[arg-type]
+        return cls(*message.unpack(cls.LAYOUT))
 
 
 def program_message(steps: bytes, count: int) -> bytes:
@@ -137,8 +137,8 @@ def program_message(steps: bytes, count: int) -> bytes:
     return HEADER.pack(MAGIC, VERSION, MessageType.PROGRAM, count, len(steps) // max(count, 1)) + steps
 
 
-def _text(field: int | bytes) -> str:
-    return bytes(field).split(b"\0", 1)[0].decode(errors="replace")
+def _text(field: bytes) -> str:
+    return field.split(b"\0", 1)[0].decode(errors="replace")
 
 
 class Channel:

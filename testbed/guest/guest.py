@@ -78,16 +78,11 @@ class Guest:
 
         :raise BootError: the guest panicked, QEMU ended, or nothing was heard within ``timeout_s``.
         """
-        machine.resume()
         try:
-            death = _run_until_stop(machine, time.monotonic() + timeout_s)
-            if death:
-                raise GuestLost(death)
-            ready = Ready.of(machine.channel.expect(MessageType.READY, MESSAGE_LIMIT_S))
-            pages = machine.channel.expect(MessageType.PAGES, MESSAGE_LIMIT_S)
-            return cls(machine, ready, Shared.of(ready, pages.payload))
+            return cls(machine, *_await_agent(machine, time.monotonic() + timeout_s))
         except GuestLost as error:
-            raise BootError(f"the guest did not boot: {error.message}; {_last_line(machine)}", error.remedy) from error
+            message = f"the guest did not boot: {error.message}; {_last_line(machine)}"
+            raise BootError(message, error.remedy) from error
 
     def run(self, steps: bytes, count: int, act: Callable[[Barrier], None], timeout_s: float) -> Outcome:
         """Run a program.
@@ -117,6 +112,17 @@ class Guest:
         head, lost = np.frombuffer(memory.read(self.shared.position, 8), "<u4").tolist()
         rows = min(head, self.ready.max_events)
         return Outcome(memory.read_pages(self.shared.events, rows * self.ready.event_bytes), lost, end, death)
+
+
+def _await_agent(machine: Machine, deadline: float) -> tuple[Ready, Shared]:
+    """Resume a machine and return what its agent says when it stops it."""
+    machine.resume()
+    death = _run_until_stop(machine, deadline)
+    if death:
+        raise GuestLost(death)
+    ready = Ready.of(machine.channel.expect(MessageType.READY, MESSAGE_LIMIT_S))
+    pages = machine.channel.expect(MessageType.PAGES, MESSAGE_LIMIT_S)
+    return ready, Shared.of(ready, pages.payload)
 
 
 def _run_until_stop(machine: Machine, deadline: float) -> str:

@@ -17,15 +17,16 @@ from testbed.guest.qemu import Descriptors, command_line
 from testbed.traffic.wire import Wire
 
 if TYPE_CHECKING:
-    from testbed.guest.qemu import Blueprint
     from pathlib import Path
     from types import TracebackType
 
+    from testbed.guest.qemu import Blueprint
     from testbed.toolchain import Toolchain
 
 __all__ = ["Machine"]
 
 MIGRATION_LIMIT_S = 60.0
+WIRE_BUFFER_BYTES = 4 << 20  # for what the guest sends while we do not get to read; the kernel may grant less
 END_LIMIT_S = 10.0
 
 
@@ -58,12 +59,15 @@ class Machine:
             self._stack.close()
             raise
 
-    def _start(self, toolchain: Toolchain, blueprint: Blueprint, state: Path | None, pcap: Path | None) -> None:
+    def _start(
+        self, toolchain: Toolchain, blueprint: Blueprint, state: Path | None, pcap: Path | None
+    ) -> None:
         self.memory = self._stack.enter_context(GuestMemory(blueprint.shape.memory_mib << 20))
         pairs = [socket.socketpair() for _ in range(3)]
         theirs = [pair[1] for pair in pairs]
+        theirs[2].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WIRE_BUFFER_BYTES)
         monitor, agent, wire = (pair[0] for pair in pairs)
-        inherited = Descriptors(*(end.fileno() for end in theirs), self.memory.fd)
+        inherited = Descriptors(theirs[0].fileno(), theirs[1].fileno(), theirs[2].fileno(), self.memory.fd)
         command = command_line(blueprint, self.console, inherited, incoming=state is not None)
         inputs = [blueprint.kernel, blueprint.initramfs, *([state] if state else [])]
         argv = toolchain.argv(command, read=inputs, write=[self.console.parent])
@@ -87,7 +91,9 @@ class Machine:
         try:
             self.monitor = self._stack.enter_context(Monitor(monitor))
         except GuestLost as error:
-            raise GuestLost(f"QEMU did not start: {self.last_words() or error}", "run `testbed doctor`") from error
+            raise GuestLost(
+                f"QEMU did not start: {self.last_words() or error}", "run `testbed doctor`"
+            ) from error
         self.channel = self._stack.enter_context(Channel(agent))
         self.wire = self._stack.enter_context(Wire(wire, pcap))
         if state:

@@ -72,4 +72,6 @@ class GuestMemory:
 
     def _check(self, address: int, size: int) -> None:
         if not 0 <= address <= self.size - size:
-            raise GuestLost(f"the agent named the address {address:#x}, but the guest has {self.size:#x} bytes")
+            raise GuestLost(
+                f"the agent named the address {address:#x}, but the guest has {self.size:#x} bytes"
+            )

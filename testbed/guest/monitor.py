@@ -104,7 +104,8 @@ class Monitor:
 
     async def _listen(self, listener: EventListener) -> None:
         async for event in listener:
-            self._events.put((event["event"], event.get("data", {})))
+            data: dict[str, Any] = event.get("data") or {}  # type: ignore[assignment] # qemu.qmp says object
+            self._events.put((str(event["event"]), data))
 
     async def _watch(self) -> None:
         while self._client.runstate is Runstate.RUNNING:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from testbed.nic import Nic
 
-__all__ = ["PACER", "Blueprint", "Clock", "Shape", "Descriptors", "command_line"]
+__all__ = ["PACER", "Blueprint", "Clock", "Descriptors", "Shape", "command_line"]
 
 Clock = Literal["virtual", "real"]
 PACER = "pacer"  # the id of the filter that lets frames in at ticks of the virtual clock
@@ -57,13 +57,13 @@ class Descriptors:
     memory: int
 
 
-def _device(properties: dict[str, str | int | bool]) -> str:
+def _device(properties: dict[str, str | int]) -> str:
     driver = str(properties.pop("driver"))
     pairs = (f"{name}={_value(value)}" for name, value in properties.items())
     return ",".join((driver, *pairs))
 
 
-def _value(value: str | int | bool) -> str:
+def _value(value: str | int) -> str:
     return ("on" if value else "off") if isinstance(value, bool) else str(value)
 
 
@@ -110,11 +110,21 @@ def command_line(blueprint: Blueprint, console: Path, inherited: Descriptors, *,
     return [
         "qemu-system-x86_64",
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S"),
-        *("-machine", f"q35,accel={shape.accelerator},memory-backend=ram,hpet=off,usb=off,smbus=off,vmport=off"),
+        *(
+            "-machine",
+            f"q35,accel={shape.accelerator},memory-backend=ram,hpet=off,usb=off,smbus=off,vmport=off",
+        ),
         *("-object", _memory(shape, inherited.memory)),
         *("-cpu", "max" if shape.accelerator == "tcg" else "host"),
         *("-smp", str(shape.vcpus), "-m", f"{shape.memory_mib}M"),
-        *("-kernel", str(blueprint.kernel), "-initrd", str(blueprint.initramfs), "-append", " ".join(kernel_arguments)),
+        *(
+            "-kernel",
+            str(blueprint.kernel),
+            "-initrd",
+            str(blueprint.initramfs),
+            "-append",
+            " ".join(kernel_arguments),
+        ),
         *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={inherited.monitor}", "-qmp", "chardev:monitor"),
         *("-chardev", f"socket,id=agent,fd={inherited.agent}", "-device", "isa-debugcon,chardev=agent"),

@@ -28,7 +28,9 @@ def _entry(inode: int, name: str, mode: int, data: bytes = b"", device: tuple[in
     return _pad(header + path) + _pad(data)
 
 
-def archive(files: Mapping[str, tuple[int, bytes]], devices: Mapping[str, tuple[int, int]] | None = None) -> bytes:
+def archive(
+    files: Mapping[str, tuple[int, bytes]], devices: Mapping[str, tuple[int, int]] | None = None
+) -> bytes:
     """Return the archive of ``files`` and the directories they need.
 
     :param files: path without leading slash to (permission bits, content).

@@ -32,7 +32,7 @@ class Nic:
 
     name: str
     about: str
-    device: Mapping[str, str | int | bool]
+    device: Mapping[str, str | int]
     driver: str
     modules: tuple[str, ...]
     since: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -56,7 +56,9 @@ class Nic:
 
 @cache
 def _registry() -> dict[str, Nic]:
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    modules = [
+        importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)
+    ]
     nics: list[Nic] = [module.NIC for module in modules]
     return {nic.name: nic for nic in sorted(nics, key=lambda nic: nic.name)}
 
