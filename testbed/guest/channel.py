@@ -93,7 +93,7 @@ class Ready:
         :raise GuestLost: it has another size.
         """
         *numbers, mac, driver, release = message.unpack(cls.LAYOUT)
-        return cls(*numbers, mac[:6], _text(driver), _text(release))
+        return cls(*numbers, mac=mac[:6], driver=_text(driver), release=_text(release))
 
 
 @dataclass(frozen=True)
