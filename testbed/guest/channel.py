@@ -92,8 +92,8 @@ class Ready:
 
         :raise GuestLost: it has another size.
         """
-        *numbers, mac, driver, release = message.unpack(cls.LAYOUT)
-        return cls(*numbers, mac=mac[:6], driver=_text(driver), release=_text(release))
+        step, event, events, ifindex, mailbox, pages, mac, driver, release = message.unpack(cls.LAYOUT)
+        return cls(step, event, events, ifindex, mailbox, pages, mac[:6], _text(driver), _text(release))
 
 
 @dataclass(frozen=True)
