@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from testbed.cache import cache_dir
-from testbed.errors import TestbedError
+from testbed.errors import HostError, TestbedError
 from testbed.guest.accelerator import probe
 from testbed.kernel.debian import cached
 from testbed.setup import default_kernels
 from testbed.toolchain import open_toolchain
 from testbed.toolchain.archive import find_archive
-from testbed.toolchain.host import attempt, first_error, program
+from testbed.toolchain.host import attempt, first_error, need_programs, program
 from testbed.toolchain.recipe import load_recipe
-from testbed.toolchain.root import BUILD_PROGRAMS
+from testbed.toolchain.root import build_programs
 from testbed.toolchain.sandbox import QEMU_LOWEST, qemu_version
 
 if TYPE_CHECKING:
@@ -105,17 +105,11 @@ def _memory() -> Check:
 
 
 def _programs() -> Check:
-    needed = [*BUILD_PROGRAMS, *(() if os.geteuid() == 0 else ("newuidmap",))]
-    missing = []
-    for name in needed:
-        try:
-            program(name)
-        except TestbedError as error:
-            missing.append((name, error.remedy.rpartition(" ")[2]))
-    if missing:
-        packages = " ".join(dict.fromkeys(package for _, package in missing))
-        seen = f"missing: {', '.join(name for name, _ in missing)}; testbed setup needs them"
-        return Check("host programs", "note", seen, f"apt-get install {packages}")
+    needed = build_programs()
+    try:
+        need_programs(needed)
+    except HostError as error:
+        return Check("host programs", "note", f"{error.message}; set-up needs them", error.remedy)
     return Check("host programs", "ok", ", ".join(needed))
 
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 from testbed import kernel, toolchain
-from testbed.cache import cache_dir
+from testbed.cache import cache_dir, host_errors, locked
 from testbed.kernel import debian
 from testbed.toolchain import open_toolchain, quiet
 from testbed.toolchain.host import need_space
@@ -87,9 +87,11 @@ def write_lock(kernels: list[kernel.Kernel]) -> None:
         package, _, version = each.package.partition(" ")
         lines += ["", f'[kernel."{each.name}"]', f'release = "{each.release}"', f'package = "{package}"']
         lines += [f'version = "{version}"', f'identity = "{each.identity}"']
-    fresh = cache_dir() / ".toolchain.lock.new"
-    fresh.write_text("\n".join(lines) + "\n")
-    fresh.replace(cache_dir() / "toolchain.lock")
+    lock = cache_dir() / "toolchain.lock"
+    with host_errors(lock), locked("toolchain"):
+        fresh = lock.with_name(".toolchain.lock.new")
+        fresh.write_text("\n".join(lines) + "\n")
+        fresh.replace(lock)
 
 
 def _in_background(work: Callable[[], T]) -> Future[T]:

@@ -18,9 +18,14 @@ if TYPE_CHECKING:
     from testbed.kernel.variant import Change
     from testbed.toolchain import Toolchain
 
-__all__ = ["build_driver"]
+__all__ = ["build_driver", "stock_identity"]
 
 _LAYOUT = "2"  # another one makes every older build out of date
+
+
+def stock_identity(kernel: Kernel) -> str:
+    """Return the identity of the kernel without its variants."""
+    return kernel.identity.partition("+")[0]
 
 
 def build_driver(
@@ -47,7 +52,7 @@ def build_driver(
             "choose another kernel",
         )
     files = [each.file for each in changes]
-    key = content_key(_LAYOUT, kernel.identity, toolchain.identity, driver, *files)
+    key = content_key(_LAYOUT, stock_identity(kernel), toolchain.identity, driver, *files)
     built = build_once(
         cache_dir() / "variants" / key,
         lambda target: _build(headers, source, changes, toolchain, target),

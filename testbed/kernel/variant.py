@@ -11,8 +11,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from testbed.cache import content_key
 from testbed.errors import BuildError, UsageError
-from testbed.kernel.build import build_driver
+from testbed.kernel.build import build_driver, stock_identity
 from testbed.toolchain import open_toolchain
 from testbed.toolchain.host import first_error
 from testbed.toolchain.recipe import IMAGES
@@ -154,4 +155,7 @@ def with_variants(kernel: Kernel, names: Sequence[str], toolchain: Toolchain | N
         replaced |= build_driver(
             kernel, driver, [each for each in variants if each.driver == driver], toolchain
         )
-    return replace(kernel, variants=tuple(variant.name for variant in variants), replaced=replaced)
+    names = tuple(variant.name for variant in variants)
+    builds = [f"{module} {path.parent.name}" for module, path in replaced.items()]
+    identity = f"{stock_identity(kernel)}+{content_key(*builds)}"
+    return replace(kernel, variants=names, replaced=replaced, identity=identity)

@@ -24,6 +24,7 @@ __all__ = [
     "follow",
     "missing_package",
     "mortal",
+    "need_programs",
     "need_space",
     "program",
     "quiet",
@@ -59,10 +60,25 @@ def program(name: str) -> str:
 
     :raise HostError: it is not there; the remedy is the apt line that brings it.
     """
-    path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
+    path = _on_path(name)
     if path is None:
         missing_package(name)
     return path
+
+
+def need_programs(names: Sequence[str]) -> None:
+    """Check that all of these programs are on this machine.
+
+    :raise HostError: some are not; the message names them all, the remedy is the one apt line that brings them.
+    """
+    missing = [name for name in names if not _on_path(name)]
+    if missing:
+        packages = dict.fromkeys(PACKAGES.get(name, name) for name in missing)
+        raise HostError(f"not on this machine: {', '.join(missing)}", f"apt-get install {' '.join(packages)}")
+
+
+def _on_path(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin")
 
 
 def missing_package(name: str) -> NoReturn:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from testbed.cache import cache_dir, content_key, host_errors, locked
 from testbed.errors import HostError
 from testbed.toolchain.archive import explain, find_archive
-from testbed.toolchain.host import attempt, first_error, follow, need_space, program, quiet
+from testbed.toolchain.host import attempt, first_error, follow, need_programs, need_space, program, quiet
 from testbed.toolchain.recipe import RootRecipe, load_recipe
 
 if TYPE_CHECKING:
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
     from testbed.toolchain.archive import Archive
     from testbed.toolchain.host import Progress
 
-__all__ = ["BUILD_PROGRAMS", "current_root", "discard", "installed", "setup"]
-
-BUILD_PROGRAMS = ("apt-get", "mmdebstrap", "setpriv", "unshare", "bwrap")
-"""What set-up needs of the host; ``newuidmap`` too when testbed is not root."""
+__all__ = ["build_programs", "current_root", "discard", "installed", "setup"]
 
 _LAYOUT = "1"  # another one makes every older root out of date
 _LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*")
 
 
+def build_programs() -> list[str]:
+    """Return what set-up needs of the host."""
+    always = ["apt-get", "bwrap", "dpkg-deb", "mmdebstrap", "setpriv", "unshare"]
+    return always if os.geteuid() == 0 else [*always, "newuidmap"]
+
+
 def _namespaces() -> list[str]:
     """Return the start of an argv: the rest runs as root of the tree, in a PID namespace of its own."""
     mapping = [] if os.geteuid() == 0 else ["--user", "--map-root-user", "--map-auto"]
-    if mapping:
-        program("newuidmap")
     return [program("unshare"), *mapping, "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
@@ -93,6 +94,7 @@ def setup(*, refresh: bool = False, progress: Progress = quiet) -> Path:
 
 
 def _build_and_switch(recipe: RootRecipe, link: Path, partial: Path, progress: Progress) -> Path:
+    need_programs(build_programs())
     need_space(link.parent, recipe.space_mb, "building the toolchain root")
     archive = find_archive()
     partial.mkdir()

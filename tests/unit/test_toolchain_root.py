@@ -123,3 +123,11 @@ def test_no_space_is_told_before_anything_is_begun(host: FakeHost, monkeypatch: 
 def test_the_archives_proxy_reaches_mmdebstrap(host: FakeHost) -> None:
     setup()
     assert '--aptopt=Acquire::http::Proxy "http://proxy.test:3128"' in host.calls.read_text()
+
+
+def test_missing_host_programs_are_named_at_once(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(host.bin))
+    monkeypatch.setattr(root, "build_programs", lambda: ["apt-get", "no-such-program", "newuidmap-of-old"])
+    with pytest.raises(HostError, match="not on this machine: no-such-program, newuidmap-of-old"):
+        setup()
+    assert host.count("mmdebstrap") == 0

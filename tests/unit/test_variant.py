@@ -116,6 +116,7 @@ def test_a_variant_replaces_the_drivers_module(kernel: Kernel) -> None:
     assert changed.variants == ("igb/one",)
     assert changed.replaced["igb"].read_text() == "stock\nchanged\n"
     assert kernel.replaced == {}
+    assert changed.identity != kernel.identity
     assert [path.name for path in changed.replaced["igb"].parent.iterdir()] == ["igb.ko"]
 
 
