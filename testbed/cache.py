@@ -35,6 +35,8 @@ def cache_dir() -> Path:
     path = path.absolute()
     with host_errors(path):
         path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, "it is read-only for this user", str(path))
     return path
 
 

@@ -230,9 +230,10 @@ def check_space(said: str) -> None:
 
     :raise HostError: the output says that the disk is full.
     """
-    if _SPACE.search(said):
+    told = next((line.strip() for line in said.splitlines() if _SPACE.search(line)), None)
+    if told:
         raise HostError(
-            f"the disk is full: {first_error(said)}", "free some space, or point TESTBED_CACHE elsewhere"
+            f"the disk is full: {told[:300]}", "free some space, or point TESTBED_CACHE elsewhere"
         )
 
 
