@@ -15,6 +15,7 @@ import numpy as np
 from testbed import image
 from testbed.errors import GuestLost, HostError, TestbedError, Unsupported
 from testbed.guest import Blueprint, Shape, conduct, is_saved, probe, restored, runtime_directory, save
+from testbed.kernel import bootable
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
 from testbed.rules import judge, load_waivers
 from testbed.scenario import compile_program, required
@@ -141,7 +142,7 @@ def _blueprint(request: Request, watch: _Watch) -> Blueprint:
     return Blueprint(
         shape=Shape(accelerator="kvm" if watch.accelerator == "kvm" else "tcg", clock=watch.clock),
         nic=request.nic,
-        kernel=request.kernel.vmlinuz,
+        kernel=bootable(request.kernel, request.toolchain),
         initramfs=image.with_modules(base, modules),
     )
 

@@ -9,7 +9,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
-from testbed import kernel, toolchain
+from testbed import image, kernel, toolchain
 from testbed.cache import cache_dir, host_errors, locked
 from testbed.kernel import debian
 from testbed.toolchain import open_toolchain, quiet
@@ -23,12 +23,9 @@ if TYPE_CHECKING:
     from testbed.kernel import Kernel
     from testbed.toolchain import Progress, Toolchain
 
-__all__ = ["STAGES", "default_kernels", "set_up"]
+__all__ = ["default_kernels", "set_up"]
 
 T = TypeVar("T")
-
-STAGES: list[Callable[[Toolchain, list[Kernel], Progress], None]] = []
-"""What follows root and kernels, in order: image, snapshots. Each leaves alone what is there already."""
 
 
 def default_kernels() -> list[str]:
@@ -56,8 +53,11 @@ def set_up(*, refresh: bool = False, progress: Progress = quiet) -> list[Kernel]
     progress("toolchain", f"ready: {root.result().name}")
     kernels = [future.result() for future in fetched]
     write_lock(kernels)
-    for stage in STAGES:
-        stage(open_toolchain(), kernels, progress)
+    progress("image", "building agent and observer")
+    image.build(open_toolchain())
+    for each in kernels:
+        kernel.bootable(each, open_toolchain())
+    progress("image", "ready")
     return kernels
 
 

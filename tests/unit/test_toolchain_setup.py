@@ -16,6 +16,8 @@ from testbed.toolchain import Progress, Toolchain
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
     host = FakeHost(tmp_path, monkeypatch)
     host.mmdebstrap()
+    monkeypatch.setattr(setup.image, "build", lambda _toolchain: Path("/nowhere"))
+    monkeypatch.setattr(setup.kernel, "bootable", lambda _kernel, _toolchain: Path("/nowhere"))
     return host
 
 
@@ -96,15 +98,23 @@ def test_space_for_all_of_it_is_checked_first(host: FakeHost, monkeypatch: pytes
     assert host.count("mmdebstrap") == 0
 
 
-def test_stages_come_last_with_root_and_kernels(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_comes_last_and_every_kernel_is_unpacked(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     del host
+    done: list[str] = []
+
+    def build(toolchain: Toolchain) -> Path:
+        done.append(f"image with {toolchain.identity}")
+        return Path("/nowhere")
+
+    def unpack(kernel: Kernel, _toolchain: Toolchain) -> Path:
+        done.append(kernel.name)
+        return Path("/nowhere")
+
     monkeypatch.setattr(setup.debian, "fetch", fetcher(threading.Event()))
-    seen: list[tuple[str, int]] = []
-
-    def stage(toolchain: Toolchain, kernels: list[Kernel], progress: Progress) -> None:
-        progress("image", "building")
-        seen.append((toolchain.identity, len(kernels)))
-
-    monkeypatch.setattr(setup, "STAGES", [stage])
+    monkeypatch.setattr(setup.image, "build", build)
+    monkeypatch.setattr(setup.kernel, "bootable", unpack)
     setup.set_up()
-    assert [count for _, count in seen] == [len(setup.default_kernels())]
+    assert done[0].startswith("image with ")
+    assert done[1:] == setup.default_kernels()
