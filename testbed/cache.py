@@ -60,10 +60,8 @@ def host_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             remedy = "free some space, or point TESTBED_CACHE to a larger disk"
-        elif error.errno in {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST}:
-            remedy = "point TESTBED_CACHE to a directory you can write to"
         else:
-            raise
+            remedy = "point TESTBED_CACHE to a directory you can write to"
         raise HostError(f"cannot write to {error.filename or path}: {error.strerror}", remedy) from error
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+import traceback
 
 import click
 
 from testbed.cli.output import report_error
-from testbed.errors import TestbedError, UsageError
+from testbed.errors import HostError, TestbedError, UsageError
 
 __all__ = ["main"]
 
@@ -38,18 +39,29 @@ def testbed() -> None:
 
 def main() -> None:
     """Run the command line and exit as DESIGN.md says."""
-    as_json = "--json" in sys.argv
     try:
         testbed.main(prog_name="testbed", standalone_mode=False)
-    except TestbedError as error:
-        sys.exit(report_error(error, as_json=as_json))
-    except click.UsageError as error:
-        usage = UsageError(
-            error.format_message(), f"see {error.ctx.command_path if error.ctx else 'testbed'} --help"
-        )
-        sys.exit(report_error(usage, as_json=as_json))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(UsageError.exit_status)
     except (click.Abort, KeyboardInterrupt):
         click.echo("testbed: interrupted", err=True)
         sys.exit(130)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
+    except Exception as error:  # noqa: BLE001 - Python's own end has status 1, which says that a rule is violated
+        sys.exit(report_error(_as_ours(error), as_json="--json" in sys.argv))
+
+
+def _as_ours(error: Exception) -> TestbedError:
+    """Return the error as one of :mod:`testbed.errors`; one that nobody expected leaves its trace on stderr."""
+    if isinstance(error, TestbedError):
+        return error
+    if isinstance(error, click.UsageError):
+        where = error.ctx.command_path if error.ctx else "testbed"
+        return UsageError(error.format_message().rstrip("."), f"see {where} --help")
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return HostError(f"{place}{error.strerror}", "see `testbed doctor`")
+    traceback.print_exception(error)
+    return TestbedError(f"a fault of testbed itself: {error!r}", "report it with the lines above")

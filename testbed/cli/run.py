@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from contextlib import ExitStack
@@ -14,19 +15,29 @@ import click
 from testbed import nic as nics
 from testbed.cli.output import bisect_status
 from testbed.errors import UsageError
-from testbed.kernel import resolve, with_variants
+from testbed.kernel import check_names, resolve, with_variants
 from testbed.report import console_for, run_report
 from testbed.result import encode_result, encode_results
 from testbed.rules import all_rules, rule_named
 from testbed.run import Request, run
 from testbed.run_directory import RunDirectory
-from testbed.scenario import apply_settings, check_rules, load
+from testbed.scenario import apply_settings, load
 from testbed.toolchain import open_toolchain
 
 if TYPE_CHECKING:
     from testbed.result import Result
 
 __all__ = ["command", "reproduce_command"]
+
+UNJUDGED = {3, 4}  # what these statuses stand for is told in one line on stderr
+
+
+class _Seconds(click.FloatRange):
+    """A number within limits; Python's ``nan`` is within all and none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        return self.fail(f"{value} is not a number", param, ctx) if math.isnan(seconds) else seconds
 
 
 @dataclass(frozen=True)
@@ -53,10 +64,10 @@ class _Options:
         """
         nic = nics.get(self.nic)
         rules = [rule_named(name).id for name in self.rule]
-        scenario = apply_settings(load(self.scenario), _pairs(self.set_))
-        check_rules(scenario, set(all_rules()))
+        scenario = apply_settings(load(self.scenario, set(all_rules())), _pairs(self.set_))
+        base, variants = check_names(self.kernel, self.variant)
         toolchain = open_toolchain(self.toolchain)
-        kernel = with_variants(resolve(self.kernel), self.variant, toolchain)
+        kernel = with_variants(resolve(base), variants, toolchain)
         return Request(
             toolchain=toolchain,
             kernel=kernel,
@@ -108,9 +119,7 @@ def reproduce_command(options: _Options) -> str:
     "--set", "set_", multiple=True, metavar="KEY=VALUE", help="Change a setting; see `testbed list settings`."
 )
 @click.option("--rule", multiple=True, help="Judge by this rule only; repeatable.")
-@click.option(
-    "--timeout", type=click.FloatRange(1, 86400), default=60.0, help="Seconds for the scenario itself."
-)
+@click.option("--timeout", type=_Seconds(1, 86400), default=60.0, help="Seconds for the scenario itself.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep result, trace and logs in this directory.")
 @click.option("--pcap", is_flag=True, help="Record the wire in --out, both directions.")
@@ -145,7 +154,9 @@ def _run_all(options: _Options, directory: RunDirectory | None, *, show: bool) -
         done = run(replace(request, pcap=into.pcap if into and options.pcap else None))
         if into:
             into.save(done)
-        if show:
+        if show and done.trace:
             console_for(sys.stdout).print(run_report(done.result))
+        if done.result.exit_status() in UNJUDGED:
+            click.echo(f"testbed: {done.result.error}", err=True)
         results.append(done.result)
     return results

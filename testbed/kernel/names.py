@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 from testbed.errors import UsageError
 from testbed.kernel.debian import cached, fetch
 from testbed.kernel.image import from_image
-from testbed.kernel.variant import with_variants
+from testbed.kernel.variant import find_variant, with_variants
 from testbed.toolchain import open_toolchain
 from testbed.toolchain.recipe import load_recipe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from testbed.kernel.kernel import Kernel
 
-__all__ = ["default_kernel", "known_kernels", "parse", "resolve"]
+__all__ = ["check_names", "default_kernel", "known_kernels", "parse", "resolve"]
 
 
 def known_kernels() -> dict[str, str]:
@@ -45,6 +47,19 @@ def parse(text: str) -> tuple[str, list[str]]:
     return base or default_kernel(), variants
 
 
+def check_names(text: str, variants: Sequence[str] = ()) -> tuple[str, list[str]]:
+    """Return base and all variants of a KERNEL, those of ``variants`` last, when all of them exist.
+
+    Nothing is looked for beyond names: no toolchain, no cache.
+
+    :raise UsageError: one of them is unknown.
+    """
+    base, named = parse(text)
+    if not base.startswith("image:"):
+        _check_base(base)
+    return base, [find_variant(name).name for name in (*named, *variants)]
+
+
 def resolve(text: str = "") -> Kernel:
     """Return the kernel that ``text`` names, its variants built.
 
@@ -61,7 +76,11 @@ def resolve(text: str = "") -> Kernel:
 def _base(name: str) -> Kernel:
     if name.startswith("image:"):
         return from_image(name.removeprefix("image:"))
+    _check_base(name)
+    return cached(name) or fetch(name, open_toolchain)
+
+
+def _check_base(name: str) -> None:
     if name not in load_recipe().kernel:
         known = ", ".join(known_kernels())
         raise UsageError(f"unknown kernel {name!r}; known are {known}", "see: testbed list kernels")
-    return cached(name) or fetch(name, open_toolchain)
