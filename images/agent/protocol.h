@@ -102,7 +102,16 @@ enum tb_step_kind {
 	TB_STEP_SET = 15,	/* a: enum tb_setting, b: value */
 	TB_STEP_SNAPSHOT_RINGS = 16,
 	TB_STEP_HOST = 17, /* a barrier; a: the action's number */
+	TB_STEP_MTU = 18,	/* a: bytes */
+	TB_STEP_COALESCE = 19,	/* a: rx-usecs, b: tx-usecs */
+	TB_STEP_THREADED = 20,	/* a: 1 when NAPI is polled by threads of its own */
+	TB_STEP_STACK_SEND = 21, /* count; a: frame bytes; numbered frames through the stack (AF_PACKET) */
+	TB_STEP_LOG_LINE = 22,	/* a, b, c: up to 24 bytes of text for the kernel log */
+	TB_STEP_CPUS = 23,	/* a: the CPU of the agent, b: the CPU of the NIC's interrupts */
 };
+
+#define TB_VERDICT_BY_FRAME 0x100u /* the XDP action is the frame's byte at TB_VERDICT_AT */
+#define TB_VERDICT_AT 30	    /* the first byte of the filling */
 
 enum tb_xdp_mode { TB_XDP_NATIVE = 0, TB_XDP_GENERIC = 1 };
 enum tb_setting { TB_SET_NAPI_DEFER_HARD_IRQS = 1, TB_SET_GRO_FLUSH_TIMEOUT = 2 };
@@ -142,6 +151,17 @@ enum tb_event_kind {
 	TB_EV_XDP_EXCEPTION = 38, /* a: XDP action */
 	TB_EV_FLUSH = 39,	  /* xdp_do_flush() */
 	TB_EV_VERDICT = 40,	  /* subject: XDP action our program returned for a numbered frame, c: sequence */
+	TB_EV_DISABLE = 41,	  /* subject: napi_id; napi_disable() was called */
+	TB_EV_DISABLED = 42,	  /* subject: napi_id; and returned */
+	TB_EV_ENABLE = 43,	  /* subject: napi_id; napi_enable() */
+	TB_EV_STACK_RX = 44,	  /* a: bytes, b: 1 numbered; c: sequence; the driver handed a frame to the stack */
+	TB_EV_STACK_TX = 45,	  /* a: bytes, b: result of the driver's transmit function (0: taken) */
+	TB_EV_SKB_REAPED = 46,	  /* a: budget; napi_consume_skb(): a sent frame of the stack was cleaned up */
+	TB_EV_XSK_TX_TAKEN = 47,  /* subject: queue, a: descriptors the driver took from TX, b: most it asked for */
+	TB_EV_XSK_TX_DONE = 48,	  /* subject: queue, a: descriptors the driver reported sent */
+	TB_EV_XSK_ALLOC = 49,	  /* subject: queue, a: buffers the driver got from the pool, b: asked for */
+	TB_EV_NEED_WAKEUP = 50,	  /* subject: enum tb_ring (FILL or TX), a: 1 set, 0 cleared; b: queue */
+	TB_EV_CARRIER = 51,	  /* a: 1 on, 0 off */
 	/* host */
 	TB_EV_LOG = 64, /* subject: line of the kernel log that is a splat */
 };

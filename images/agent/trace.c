@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The observer's programs, and the table of events that they and the agent write in turn. */
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <linux/if_link.h>
@@ -34,11 +35,29 @@ __u32 trace_capacity(void)
 	return bpf_map__max_entries(observer->maps.events);
 }
 
+/* Leave out what the kernel at hand has no function for; of napi_disable() and its locked core take the core. */
+static void choose_programs(void)
+{
+	struct btf *kernel = btf__load_vmlinux_btf();
+	const bool locked = btf__find_by_name_kind(kernel, "napi_disable_locked", BTF_KIND_FUNC) > 0;
+
+	bpf_program__set_autoload(observer->progs.on_disable, !locked);
+	bpf_program__set_autoload(observer->progs.on_disabled, !locked);
+	bpf_program__set_autoload(observer->progs.on_enable, !locked);
+	bpf_program__set_autoload(observer->progs.on_disable_locked, locked);
+	bpf_program__set_autoload(observer->progs.on_disabled_locked, locked);
+	bpf_program__set_autoload(observer->progs.on_enable_locked, locked);
+	btf__free(kernel);
+}
+
 void trace_load(void)
 {
 	libbpf_set_print(log_warning);
-	observer = observer__open_and_load();
+	observer = observer__open();
 	if (!observer)
+		channel_fail("the observer cannot be opened: %s", strerror(errno));
+	choose_programs();
+	if (observer__load(observer))
 		channel_fail("the observer does not load: %s (the log says more)", strerror(errno));
 	if (observer__attach(observer))
 		channel_fail("the observer does not attach: %s (the log says more)", strerror(errno));

@@ -27,6 +27,17 @@ struct napi_struct {
 } __core;
 
 
+struct xsk_buff_pool {
+	struct net_device *netdev;
+	__u16 queue_id;
+} __core;
+
+struct sk_buff {
+	struct net_device *dev;
+	unsigned char *data;
+	unsigned int len;
+} __core;
+
 struct irqaction;
 struct bpf_prog;
 

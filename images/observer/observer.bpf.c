@@ -162,6 +162,163 @@ int BPF_PROG(on_flush)
 	return 0;
 }
 
+/*
+ * napi_disable() waits for the poll that runs to end. Newer kernels wrap napi_disable_locked() in it: the agent loads the
+ * pair that the kernel at hand has, and of two the inner.
+ */
+static __always_inline int disabling(const struct napi_struct *napi, __u16 kind)
+{
+	if (watched(napi))
+		record(kind, napi->napi_id, 0, 0, 0);
+	return 0;
+}
+
+SEC("?fentry/napi_disable")
+int BPF_PROG(on_disable, struct napi_struct *napi)
+{
+	return disabling(napi, TB_EV_DISABLE);
+}
+
+SEC("?fexit/napi_disable")
+int BPF_PROG(on_disabled, struct napi_struct *napi)
+{
+	return disabling(napi, TB_EV_DISABLED);
+}
+
+SEC("?fentry/napi_enable")
+int BPF_PROG(on_enable, struct napi_struct *napi)
+{
+	return disabling(napi, TB_EV_ENABLE);
+}
+
+SEC("?fentry/napi_disable_locked")
+int BPF_PROG(on_disable_locked, struct napi_struct *napi)
+{
+	return disabling(napi, TB_EV_DISABLE);
+}
+
+SEC("?fexit/napi_disable_locked")
+int BPF_PROG(on_disabled_locked, struct napi_struct *napi)
+{
+	return disabling(napi, TB_EV_DISABLED);
+}
+
+SEC("?fentry/napi_enable_locked")
+int BPF_PROG(on_enable_locked, struct napi_struct *napi)
+{
+	return disabling(napi, TB_EV_ENABLE);
+}
+
+/* What the driver hands to GRO; the Ethernet header is pulled already. */
+SEC("tp_btf/napi_gro_receive_entry")
+int BPF_PROG(on_stack_rx, struct sk_buff *skb)
+{
+	struct tb_payload payload = {};
+	bool numbered;
+
+	if (!skb->dev || skb->dev->ifindex != control.ifindex)
+		return 0;
+	bpf_probe_read_kernel(&payload, sizeof(payload), skb->data);
+	numbered = payload.magic == bpf_htonl(TB_MAGIC);
+	record(TB_EV_STACK_RX, 0, skb->len + 14, numbered, numbered ? bpf_ntohl(payload.sequence) : 0);
+	return 0;
+}
+
+SEC("tp_btf/net_dev_xmit")
+int BPF_PROG(on_stack_tx, struct sk_buff *skb, int result, struct net_device *dev, unsigned int length)
+{
+	if (dev->ifindex == control.ifindex)
+		record(TB_EV_STACK_TX, 0, length, result, 0);
+	return 0;
+}
+
+SEC("fentry/napi_consume_skb")
+int BPF_PROG(on_skb_reaped, struct sk_buff *skb, int budget)
+{
+	if (skb && skb->dev && skb->dev->ifindex == control.ifindex)
+		record(TB_EV_SKB_REAPED, 0, budget, 0, 0);
+	return 0;
+}
+
+/* What a zero-copy driver does with the pool of a queue. */
+static __always_inline int pooled(const struct xsk_buff_pool *pool, __u16 kind, __s32 a, __s32 b)
+{
+	if (pool->netdev && pool->netdev->ifindex == control.ifindex)
+		record(kind, pool->queue_id, a, b, 0);
+	return 0;
+}
+
+SEC("fexit/xsk_tx_peek_release_desc_batch")
+int BPF_PROG(on_tx_taken, struct xsk_buff_pool *pool, __u32 most, __u32 taken)
+{
+	return pooled(pool, TB_EV_XSK_TX_TAKEN, taken, most);
+}
+
+SEC("fexit/xsk_tx_peek_desc")
+int BPF_PROG(on_tx_peeked, struct xsk_buff_pool *pool, void *descriptor, bool taken)
+{
+	return pooled(pool, TB_EV_XSK_TX_TAKEN, taken, 1);
+}
+
+SEC("fentry/xsk_tx_completed")
+int BPF_PROG(on_tx_done, struct xsk_buff_pool *pool, __u32 entries)
+{
+	return pooled(pool, TB_EV_XSK_TX_DONE, entries, 0);
+}
+
+SEC("fexit/xp_alloc_batch")
+int BPF_PROG(on_alloc_batch, struct xsk_buff_pool *pool, void *buffers, __u32 most, __u32 got)
+{
+	return pooled(pool, TB_EV_XSK_ALLOC, got, most);
+}
+
+static __always_inline int need_wakeup(const struct xsk_buff_pool *pool, enum tb_ring ring, __s32 set)
+{
+	if (pool->netdev && pool->netdev->ifindex == control.ifindex)
+		record(TB_EV_NEED_WAKEUP, ring, set, pool->queue_id, 0);
+	return 0;
+}
+
+SEC("fentry/xsk_set_rx_need_wakeup")
+int BPF_PROG(on_rx_wakeup_set, struct xsk_buff_pool *pool)
+{
+	return need_wakeup(pool, TB_RING_FILL, 1);
+}
+
+SEC("fentry/xsk_clear_rx_need_wakeup")
+int BPF_PROG(on_rx_wakeup_clear, struct xsk_buff_pool *pool)
+{
+	return need_wakeup(pool, TB_RING_FILL, 0);
+}
+
+SEC("fentry/xsk_set_tx_need_wakeup")
+int BPF_PROG(on_tx_wakeup_set, struct xsk_buff_pool *pool)
+{
+	return need_wakeup(pool, TB_RING_TX, 1);
+}
+
+SEC("fentry/xsk_clear_tx_need_wakeup")
+int BPF_PROG(on_tx_wakeup_clear, struct xsk_buff_pool *pool)
+{
+	return need_wakeup(pool, TB_RING_TX, 0);
+}
+
+SEC("fentry/netif_carrier_on")
+int BPF_PROG(on_carrier_on, struct net_device *dev)
+{
+	if (dev->ifindex == control.ifindex)
+		record(TB_EV_CARRIER, 0, 1, 0, 0);
+	return 0;
+}
+
+SEC("fentry/netif_carrier_off")
+int BPF_PROG(on_carrier_off, struct net_device *dev)
+{
+	if (dev->ifindex == control.ifindex)
+		record(TB_EV_CARRIER, 0, 0, 0, 0);
+	return 0;
+}
+
 /* The program under the sockets: numbered frames get the scenario's verdict, all others go to the stack. */
 SEC("xdp")
 int numbered_frames(struct xdp_md *ctx)
@@ -170,10 +327,12 @@ int numbered_frames(struct xdp_md *ctx)
 	struct tb_payload *payload = (void *)(data + 14);
 	__u32 verdict = control.verdict;
 
-	if ((void *)(payload + 1) > (void *)(long)ctx->data_end)
+	if ((void *)(payload + 1) + 1 > (void *)(long)ctx->data_end)
 		return XDP_PASS;
 	if (data[12] != TB_ETHERTYPE >> 8 || data[13] != (TB_ETHERTYPE & 0xff))
 		return XDP_PASS;
+	if (verdict == TB_VERDICT_BY_FRAME)
+		verdict = data[TB_VERDICT_AT];
 	record(TB_EV_VERDICT, verdict, 0, 0, bpf_ntohl(payload->sequence));
 	if (verdict == XDP_REDIRECT)
 		return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);

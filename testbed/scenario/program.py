@@ -38,6 +38,12 @@ class StepKind(enum.IntEnum):
     SET = 15  # a: Setting, b: value
     SNAPSHOT_RINGS = 16
     HOST = 17  # a barrier; a: number of the host's action
+    MTU = 18  # a: bytes
+    COALESCE = 19  # a: rx-usecs, b: tx-usecs
+    THREADED = 20  # a: 1 when NAPI is polled by threads of its own
+    STACK_SEND = 21  # count; a: frame bytes
+    LOG_LINE = 22  # a, b, c: up to 24 bytes of text
+    CPUS = 23  # a: the CPU of the agent, b: the CPU of the NIC's interrupts
 
 
 class BindFlags(enum.IntFlag):
@@ -55,6 +61,7 @@ class Verdict(enum.IntEnum):
     PASS = 2
     TX = 3
     REDIRECT = 4
+    BY_FRAME = 0x100  # TB_VERDICT_BY_FRAME: what the frame's byte 30 says
 
 
 class XdpMode(enum.IntEnum):

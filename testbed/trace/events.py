@@ -49,6 +49,17 @@ class Kind(enum.IntEnum):
     XDP_EXCEPTION = 38  # -; XDP action
     FLUSH = 39  # xdp_do_flush()
     VERDICT = 40  # XDP action of our program for a numbered frame; -; -; sequence
+    DISABLE = 41  # napi_id; napi_disable() was called
+    DISABLED = 42  # napi_id; and returned
+    ENABLE = 43  # napi_id; napi_enable()
+    STACK_RX = 44  # -; bytes; 1 numbered; sequence: the driver handed a frame to the stack
+    STACK_TX = 45  # -; bytes; result of the driver's transmit function (0: taken)
+    SKB_REAPED = 46  # -; budget: a sent frame of the stack was cleaned up
+    XSK_TX_TAKEN = 47  # queue; descriptors the driver took from TX; most it asked for
+    XSK_TX_DONE = 48  # queue; descriptors the driver reported sent
+    XSK_ALLOC = 49  # queue; buffers the driver got from the pool; asked for
+    NEED_WAKEUP = 50  # Ring (FILL or TX); 1 set, 0 cleared; queue
+    CARRIER = 51  # -; 1 on, 0 off
     LOG = 64  # line of the kernel log that is a splat
 
 
