@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["sequence_digest"]
 
 _VALUES = np.dtype([("kind", "<u2"), ("subject", "<u4"), ("a", "<i4"), ("b", "<i4"), ("c", "<u8")])
-_NAPI_KINDS = (Kind.SCHEDULE, Kind.POLL, Kind.COMPLETE, Kind.WATCHDOG)
+_NAPI_KINDS = (
+    Kind.SCHEDULE,
+    Kind.POLL,
+    Kind.COMPLETE,
+    Kind.WATCHDOG,
+    Kind.DISABLE,
+    Kind.DISABLED,
+    Kind.ENABLE,
+)
 
 
 def sequence_digest(events: npt.NDArray[np.void]) -> str:

@@ -42,6 +42,7 @@ _STEP: _Field = ("step", "subject", None)
 _CHUNK: _Field = ("chunk", "subject", None)
 _SEQUENCE: _Field = ("sequence", "c", None)
 _NAPI: _Field = ("napi", "subject", None)
+_QUEUE: _Field = ("queue", "subject", None)
 #: For each kind the fields that say something: name in the text, field, and the enum that names its values.
 _FIELDS: dict[Kind, tuple[_Field, ...]] = {
     Kind.STEP_BEGIN: (_STEP, ("kind", "a", StepKind), ("queue", "b", None), ("operand", "c", None)),
@@ -60,10 +61,21 @@ _FIELDS: dict[Kind, tuple[_Field, ...]] = {
     Kind.POLL: (_NAPI, ("work", "a", None), ("budget", "b", None)),
     Kind.COMPLETE: (_NAPI, ("work_done", "a", None), ("returned", "b", None)),
     Kind.WATCHDOG: (_NAPI,),
-    Kind.REDIRECT: (("queue", "subject", None), ("result", "a", _ERRNO), ("map_type", "b", None)),
+    Kind.REDIRECT: (_QUEUE, ("result", "a", _ERRNO), ("map_type", "b", None)),
     Kind.XDP_EXCEPTION: (("action", "a", XdpAction),),
     Kind.FLUSH: (),
     Kind.VERDICT: (("action", "subject", Verdict), _SEQUENCE),
+    Kind.DISABLE: (_NAPI,),
+    Kind.DISABLED: (_NAPI,),
+    Kind.ENABLE: (_NAPI,),
+    Kind.STACK_RX: (("bytes", "a", None), ("numbered", "b", None), _SEQUENCE),
+    Kind.STACK_TX: (("bytes", "a", None), ("result", "b", None)),
+    Kind.SKB_REAPED: (("budget", "a", None),),
+    Kind.XSK_TX_TAKEN: (_QUEUE, ("descriptors", "a", None), ("asked", "b", None)),
+    Kind.XSK_TX_DONE: (_QUEUE, ("descriptors", "a", None)),
+    Kind.XSK_ALLOC: (_QUEUE, ("buffers", "a", None), ("asked", "b", None)),
+    Kind.NEED_WAKEUP: (("ring", "subject", Ring), ("set", "a", None), ("queue", "b", None)),
+    Kind.CARRIER: (("on", "a", None),),
     Kind.LOG: (("line", "subject", None),),
 }
 
