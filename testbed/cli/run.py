@@ -16,7 +16,7 @@ from testbed import nic as nics
 from testbed.cli.output import bisect_status
 from testbed.errors import UsageError
 from testbed.kernel import check_names, resolve, with_variants
-from testbed.report import console_for, run_report
+from testbed.report import console_for, ktap_head, ktap_lines, run_report
 from testbed.result import encode_result, encode_results
 from testbed.rules import all_rules, rule_named
 from testbed.run import Request, run
@@ -25,7 +25,10 @@ from testbed.scenario import apply_settings, load
 from testbed.toolchain import open_toolchain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from testbed.result import Result
+    from testbed.run import Run
 
 __all__ = ["command", "reproduce_command"]
 
@@ -121,20 +124,23 @@ def reproduce_command(options: _Options) -> str:
 @click.option("--rule", multiple=True, help="Judge by this rule only; repeatable.")
 @click.option("--timeout", type=_Seconds(1, 86400), default=60.0, help="Seconds for the scenario itself.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--ktap", "as_ktap", is_flag=True, help="Print KTAP, which the kernel's test tools read.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep result, trace and logs in this directory.")
 @click.option("--pcap", is_flag=True, help="Record the wire in --out, both directions.")
 @click.option("--bisect", is_flag=True, help="Exit as `git bisect run` understands it.")
 @click.option(
     "--toolchain", type=click.Choice(["root", "host"]), default="root", help="Whose QEMU and compilers."
 )
-def command(*, as_json: bool, bisect: bool, **options: Any) -> None:
+def command(*, as_json: bool, as_ktap: bool, bisect: bool, **options: Any) -> None:
     """Run SCENARIO, a name of the library or a file, and judge the driver by the rules."""
     chosen = _Options(**options)
+    if as_json + as_ktap > 1:
+        raise UsageError("--json and --ktap exclude each other", "choose one of them")
     if chosen.pcap and chosen.out is None:
         raise UsageError("--pcap records into the directory of --out, and there is none", "add --out DIR")
     with ExitStack() as stack:
         directory = stack.enter_context(RunDirectory(chosen.out)) if chosen.out else None
-        results = _run_all(chosen, directory, show=not as_json)
+        results = _run_all(chosen, directory, _printer(chosen.runs, as_json=as_json, as_ktap=as_ktap))
     if as_json:
         click.echo(encode_result(results[0]) if chosen.runs == 1 else encode_results(results), nl=False)
     status = max((result.exit_status() for result in results), key=_severity)
@@ -146,7 +152,28 @@ def _severity(status: int) -> int:
     return [0, 4, 3, 1].index(status)
 
 
-def _run_all(options: _Options, directory: RunDirectory | None, *, show: bool) -> list[Result]:
+def _printer(runs: int, *, as_json: bool, as_ktap: bool) -> Callable[[Run, int], None]:
+    """Return what is called with each run and its number, from 1, as soon as it has ended."""
+    if as_json:
+        return lambda _run, _number: None
+    if not as_ktap:
+        return _print_report
+
+    def print_ktap(run: Run, number: int) -> None:
+        head = ktap_head(runs) if number == 1 else []
+        click.echo("\n".join([*head, *ktap_lines(run.result, number)]))
+
+    return print_ktap
+
+
+def _print_report(run: Run, _number: int) -> None:
+    if run.trace:
+        console_for(sys.stdout).print(run_report(run.result))
+
+
+def _run_all(
+    options: _Options, directory: RunDirectory | None, show: Callable[[Run, int], None]
+) -> list[Result]:
     request = options.request()
     results = []
     for number in range(1, options.runs + 1):
@@ -154,8 +181,7 @@ def _run_all(options: _Options, directory: RunDirectory | None, *, show: bool) -
         done = run(replace(request, pcap=into.pcap if into and options.pcap else None))
         if into:
             into.save(done)
-        if show and done.trace:
-            console_for(sys.stdout).print(run_report(done.result))
+        show(done, number)
         if done.result.exit_status() in UNJUDGED:
             click.echo(f"testbed: {done.result.error}", err=True)
         results.append(done.result)

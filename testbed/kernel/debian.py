@@ -6,7 +6,7 @@ Layout in the cache, where ID stands for the packages and versions::
     kernels/ID/vmlinuz, config
     kernels/ID/lib/modules/RELEASE/
     kernels/ID/src/            headers and kbuild, movable: nothing in them names an absolute path
-    kernels/ID/source/         the folders of linux-source that driver variants start from
+    kernels/ID/source/         the folders of linux-source that toolchain.toml names
     kernels/NAME               symbolic link to the ID in use (``:`` written as ``-``)
 """
 
@@ -85,7 +85,7 @@ def cached(name: str) -> Kernel | None:
 def fetch(
     name: str, toolchain: Callable[[], Toolchain], *, refresh: bool = False, progress: Progress = quiet
 ) -> Kernel:
-    """Return the newest kernel of a suite; it is downloaded and unpacked unless the cache holds one.
+    """Return the newest kernel of a suite; it is downloaded and unpacked unless the cache holds it whole.
 
     :param toolchain: called for its depmod when all is unpacked; may wait for a root that is being built.
     :param refresh: ask the suite for its newest even when there is one.
@@ -93,7 +93,7 @@ def fetch(
     """
     with locked(f"kernel-{name.replace(':', '-')}"):
         found = cached(name)
-        if found and not refresh:
+        if found and not refresh and _has_all_folders(found):
             return found
         link = _link(name)
         with host_errors(link):
@@ -118,6 +118,12 @@ def fetch(
         )
     progress(name, f"{kernel.release} ({kernel.package})")
     return kernel
+
+
+def _has_all_folders(kernel: Kernel) -> bool:
+    """Whether the kernel's source holds what the recipe asks for now; one fetched for an older recipe may not."""
+    source = kernel.source
+    return source is not None and all((source / folder).is_dir() for folder in load_recipe().source.folders)
 
 
 @contextmanager

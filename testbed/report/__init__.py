@@ -5,6 +5,15 @@ from __future__ import annotations
 from testbed.report.comparison import comparison
 from testbed.report.evidence import evidence_lines
 from testbed.report.explanation import explanation_lines
+from testbed.report.ktap import ktap_head, ktap_lines
 from testbed.report.terminal import console_for, run_report
 
-__all__ = ["comparison", "console_for", "evidence_lines", "explanation_lines", "run_report"]
+__all__ = [
+    "comparison",
+    "console_for",
+    "evidence_lines",
+    "explanation_lines",
+    "ktap_head",
+    "ktap_lines",
+    "run_report",
+]

@@ -285,6 +285,21 @@ def test_several_runs_are_one_document(testbed: CommandLine, verdicts: Callable[
     assert [each["verdict"] for each in document["runs"]] == ["pass", "fail"]
 
 
+def test_two_formats_at_once_are_wrong_usage(testbed: CommandLine) -> None:
+    assert_one_line(testbed(*RUN, "--ktap", "--json"), 2, "--json and --ktap exclude each other")
+
+
+def test_ktap_has_a_point_for_each_run(testbed: CommandLine, verdicts: Callable[..., None]) -> None:
+    verdicts("pass", "unsupported")
+    said = testbed(*RUN, "--runs", "2", "--ktap")
+    lines = said.out.splitlines()
+    assert lines[:2] == ["KTAP version 1", "1..2"]
+    assert [line for line in lines if line.startswith("ok ")] == [
+        "ok 1 - ring-full on igb",
+        "ok 2 - ring-full on igb # SKIP why unsupported",
+    ]
+
+
 def test_the_directory_keeps_each_of_several_runs(
     testbed: CommandLine, verdicts: Callable[..., None], tmp_path: Path
 ) -> None:

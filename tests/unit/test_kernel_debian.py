@@ -5,6 +5,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from host_fakes import FakeHost
 from test_toolchain_accelerator import FakeToolchain
@@ -12,9 +13,14 @@ from test_toolchain_accelerator import FakeToolchain
 from testbed.errors import BuildError, HostError
 from testbed.kernel import debian
 from testbed.toolchain import Toolchain
+from testbed.toolchain.recipe import load_recipe
 
 RELEASE = "7.1+deb13-amd64"
-SOURCES = ("drivers/net/ethernet/intel/igb/igb_xsk.c", "drivers/net/ethernet/stmicro/stmmac/stmmac_main.c")
+SOURCES = (
+    "drivers/net/ethernet/intel/igb/igb_xsk.c",
+    "drivers/net/ethernet/stmicro/stmmac/stmmac_main.c",
+    "tools/testing/kunit/kunit_parser.py",
+)
 
 
 def package(directory: Path, name: str, files: dict[str, bytes], links: dict[str, str] | None = None) -> None:
@@ -120,6 +126,23 @@ def test_a_kernel_is_unpacked_and_found_again_offline(
     host.script("apt-get", "exit 99")
     assert debian.fetch("debian:trixie", toolchain) == fetched
     assert debian.cached("debian:trixie") == fetched
+
+
+def test_a_kernel_fetched_for_fewer_folders_is_fetched_again(
+    host: FakeHost, toolchain: Callable[[], Toolchain], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del host
+    recipe = load_recipe()
+    older = msgspec.structs.replace(recipe.source, folders=recipe.source.folders[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(debian, "load_recipe", lambda: msgspec.structs.replace(recipe, source=older))
+        first = debian.fetch("debian:trixie", toolchain)
+    assert debian.cached("debian:trixie") == first
+    second = debian.fetch("debian:trixie", toolchain)
+    assert second.identity != first.identity
+    assert second.source is not None
+    assert (second.source / SOURCES[2]).exists()
+    assert first.vmlinuz.exists()
 
 
 def test_headers_find_their_kbuild_wherever_they_lie(
