@@ -16,8 +16,7 @@ from testbed import nic as nics
 from testbed.cli.output import bisect_status
 from testbed.errors import UsageError
 from testbed.kernel import check_names, resolve, with_variants
-from testbed.report import console_for, ktap_head, ktap_lines, run_report
-from testbed.result import encode_result, encode_results
+from testbed.report import FORMATS, severity
 from testbed.rules import all_rules, rule_named
 from testbed.run import Request, run
 from testbed.run_directory import RunDirectory
@@ -25,10 +24,8 @@ from testbed.scenario import apply_settings, load
 from testbed.toolchain import open_toolchain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from testbed.report import RunPrinter
     from testbed.result import Result
-    from testbed.run import Run
 
 __all__ = ["command", "reproduce_command"]
 
@@ -125,55 +122,38 @@ def reproduce_command(options: _Options) -> str:
 @click.option("--timeout", type=_Seconds(1, 86400), default=60.0, help="Seconds for the scenario itself.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--ktap", "as_ktap", is_flag=True, help="Print KTAP, which the kernel's test tools read.")
+@click.option("--mail", "as_mail", is_flag=True, help="Print a short text to paste into a mail.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep result, trace and logs in this directory.")
 @click.option("--pcap", is_flag=True, help="Record the wire in --out, both directions.")
 @click.option("--bisect", is_flag=True, help="Exit as `git bisect run` understands it.")
 @click.option(
     "--toolchain", type=click.Choice(["root", "host"]), default="root", help="Whose QEMU and compilers."
 )
-def command(*, as_json: bool, as_ktap: bool, bisect: bool, **options: Any) -> None:
+def command(*, as_json: bool, as_ktap: bool, as_mail: bool, bisect: bool, **options: Any) -> None:
     """Run SCENARIO, a name of the library or a file, and judge the driver by the rules."""
     chosen = _Options(**options)
-    if as_json + as_ktap > 1:
-        raise UsageError("--json and --ktap exclude each other", "choose one of them")
+    printer = FORMATS[_format({"json": as_json, "ktap": as_ktap, "mail": as_mail})](chosen.runs)
     if chosen.pcap and chosen.out is None:
         raise UsageError("--pcap records into the directory of --out, and there is none", "add --out DIR")
     with ExitStack() as stack:
         directory = stack.enter_context(RunDirectory(chosen.out)) if chosen.out else None
-        results = _run_all(chosen, directory, _printer(chosen.runs, as_json=as_json, as_ktap=as_ktap))
-    if as_json:
-        click.echo(encode_result(results[0]) if chosen.runs == 1 else encode_results(results), nl=False)
-    status = max((result.exit_status() for result in results), key=_severity)
+        results = _run_all(chosen, directory, printer)
+    status = max((result.exit_status() for result in results), key=severity)
     sys.exit(bisect_status(status) if bisect else status)
 
 
-def _severity(status: int) -> int:
-    """A violation is proven whatever else happened; then what could not be judged."""
-    return [0, 4, 3, 1].index(status)
+def _format(chosen: dict[str, bool]) -> str:
+    """Return the one format that was asked for.
+
+    :raise UsageError: there are two.
+    """
+    named = [name for name, asked in chosen.items() if asked]
+    if len(named) > 1:
+        raise UsageError(f"--{named[0]} and --{named[1]} exclude each other", "choose one of them")
+    return named[0] if named else "terminal"
 
 
-def _printer(runs: int, *, as_json: bool, as_ktap: bool) -> Callable[[Run, int], None]:
-    """Return what is called with each run and its number, from 1, as soon as it has ended."""
-    if as_json:
-        return lambda _run, _number: None
-    if not as_ktap:
-        return _print_report
-
-    def print_ktap(run: Run, number: int) -> None:
-        head = ktap_head(runs) if number == 1 else []
-        click.echo("\n".join([*head, *ktap_lines(run.result, number)]))
-
-    return print_ktap
-
-
-def _print_report(run: Run, _number: int) -> None:
-    if run.trace:
-        console_for(sys.stdout).print(run_report(run.result))
-
-
-def _run_all(
-    options: _Options, directory: RunDirectory | None, show: Callable[[Run, int], None]
-) -> list[Result]:
+def _run_all(options: _Options, directory: RunDirectory | None, printer: RunPrinter) -> list[Result]:
     request = options.request()
     results = []
     for number in range(1, options.runs + 1):
@@ -181,8 +161,9 @@ def _run_all(
         done = run(replace(request, pcap=into.pcap if into and options.pcap else None))
         if into:
             into.save(done)
-        show(done, number)
+        printer.show(done)
         if done.result.exit_status() in UNJUDGED:
             click.echo(f"testbed: {done.result.error}", err=True)
         results.append(done.result)
+    printer.end()
     return results

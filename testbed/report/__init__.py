@@ -5,15 +5,21 @@ from __future__ import annotations
 from testbed.report.comparison import comparison
 from testbed.report.evidence import evidence_lines
 from testbed.report.explanation import explanation_lines
+from testbed.report.formats import FORMATS, RunPrinter, severity
 from testbed.report.ktap import ktap_head, ktap_lines
+from testbed.report.mail import mail_lines
 from testbed.report.terminal import console_for, run_report
 
 __all__ = [
+    "FORMATS",
+    "RunPrinter",
     "comparison",
     "console_for",
     "evidence_lines",
     "explanation_lines",
     "ktap_head",
     "ktap_lines",
+    "mail_lines",
     "run_report",
+    "severity",
 ]

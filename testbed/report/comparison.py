@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from testbed.result import Result
     from testbed.trace import Counters
 
-__all__ = ["comparison"]
+__all__ = ["COUNTERS", "comparison"]
 
 #: Counters worth a row when they differ from 0 in any run, and how a person says them.
-_COUNTERS: tuple[tuple[str, Callable[[Counters], int]], ...] = (
+COUNTERS: tuple[tuple[str, Callable[[Counters], int]], ...] = (
     ("frames injected", lambda counters: counters.frames_injected),
     ("frames to the socket", lambda counters: counters.frames_to_socket),
     ("failed redirects per poll", lambda counters: counters.max_redirect_errors_in_poll),
@@ -49,7 +49,7 @@ def comparison(results: Sequence[Result], names: Sequence[str] | None = None) ->
     for rule_id in sorted(exercised, key=exercised.__getitem__):
         table.add_row(rule_id, *(_outcome(result, rule_id) for result in results))
     table.add_section()
-    for name, value in _COUNTERS:
+    for name, value in COUNTERS:
         values = [None if result.counters is None else value(result.counters) for result in results]
         if any(values):
             table.add_row(name, *("-" if number is None else str(number) for number in values))

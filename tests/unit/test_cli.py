@@ -300,6 +300,13 @@ def test_ktap_has_a_point_for_each_run(testbed: CommandLine, verdicts: Callable[
     ]
 
 
+def test_the_mail_is_about_the_worst_run(testbed: CommandLine, verdicts: Callable[..., None]) -> None:
+    verdicts("pass", "unsupported", "broken", "unsupported")
+    said = testbed(*RUN, "--runs", "4", "--mail")
+    assert said.out.splitlines()[1] == "  why broken"
+    assert "4: 1 pass, 2 unsupported, 1 broken" in said.out
+
+
 def test_the_directory_keeps_each_of_several_runs(
     testbed: CommandLine, verdicts: Callable[..., None], tmp_path: Path
 ) -> None:
