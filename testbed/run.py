@@ -20,6 +20,7 @@ from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
 from testbed.rules import judge, load_waivers
 from testbed.scenario import compile_program, required
 from testbed.scenario.program import StepKind
+from testbed.scenario.steps import Inject
 from testbed.trace import Trace, count, decode_events, sequence_digest, with_splat_rows
 from testbed.trace.events import Kind
 from testbed.traffic.frames import parse
@@ -140,7 +141,11 @@ def _blueprint(request: Request, watch: _Watch) -> Blueprint:
     base = image.build(request.toolchain)
     modules = request.kernel.module_closure(request.nic.modules)
     return Blueprint(
-        shape=Shape(accelerator="kvm" if watch.accelerator == "kvm" else "tcg", clock=watch.clock),
+        shape=Shape(
+            accelerator="kvm" if watch.accelerator == "kvm" else "tcg",
+            clock=watch.clock,
+            vcpus=request.scenario.settings.vcpus,
+        ),
         nic=request.nic,
         kernel=bootable(request.kernel, request.toolchain),
         initramfs=image.with_modules(base, modules),
@@ -212,12 +217,10 @@ def _check_begun(program: Program, outcome: Outcome, events: Events, console: st
 
 def _injected(program: Program, events: Events) -> int:
     """Return how many frames the host put on the wire: those of the barriers that were reached."""
-    begun = events[events["kind"] == Kind.STEP_END]
-    return sum(
-        program.injections[int(program.steps["a"][step])].count
-        for step in begun["subject"].tolist()
-        if program.steps["kind"][step] == StepKind.HOST
-    )
+    done = events["subject"][events["kind"] == Kind.STEP_END]
+    barriers = done[program.steps["kind"][done] == StepKind.HOST]
+    steps = (program.actions[number] for number in program.steps["a"][barriers].tolist())
+    return sum(step.count for step in steps if isinstance(step, Inject))
 
 
 def _judged(request: Request, watch: _Watch, trace: Trace, frames_on_wire: int) -> Result:

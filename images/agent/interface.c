@@ -146,6 +146,50 @@ int interface_set_rings(__u32 rx, __u32 tx)
 	return request(SIOCETHTOOL, &ifr);
 }
 
+int interface_set_mtu(__u32 bytes)
+{
+	struct ifreq ifr = { .ifr_mtu = bytes };
+
+	return request(SIOCSIFMTU, &ifr);
+}
+
+int interface_set_coalesce(__u32 rx_usecs, __u32 tx_usecs)
+{
+	struct ethtool_coalesce coalesce = { .cmd = ETHTOOL_GCOALESCE };
+	struct ifreq ifr = { .ifr_data = (void *)&coalesce };
+	int error = request(SIOCETHTOOL, &ifr);
+
+	if (error)
+		return error;
+	coalesce.cmd = ETHTOOL_SCOALESCE;
+	coalesce.rx_coalesce_usecs = rx_usecs;
+	/* Drivers whose queue pairs share a vector refuse a value of its own for Tx and show 0 for it. */
+	if (coalesce.tx_coalesce_usecs)
+		coalesce.tx_coalesce_usecs = tx_usecs;
+	return request(SIOCETHTOOL, &ifr);
+}
+
+int interface_set_threaded(bool on)
+{
+	return write_sysfs("threaded", on);
+}
+
+int interface_set_irq_cpu(__u32 cpu, const __u8 marks[TB_MAX_IRQS])
+{
+	for (int irq = 0; irq < TB_MAX_IRQS; irq++) {
+		char path[64];
+		FILE *file;
+
+		if (!marks[irq])
+			continue;
+		snprintf(path, sizeof(path), "/proc/irq/%d/smp_affinity_list", irq);
+		file = fopen(path, "we");
+		if (!file || fprintf(file, "%u\n", cpu) < 0 || fclose(file))
+			return -errno;
+	}
+	return 0;
+}
+
 int interface_set(enum tb_setting setting, __u64 value)
 {
 	switch (setting) {

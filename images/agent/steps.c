@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* What each kind of step does. A step returns a count, or -errno, which ends the program. */
 #include <errno.h>
+#include <sched.h>
+#include <stdio.h>
 #include "agent.h"
 
 typedef int step_function(const struct tb_step *step);
 
 static __u32 current; /* index of the step that runs */
 
+static __s64 irq_cpu = -1; /* of the NIC's interrupts; -1: the kernel's choice */
+
 /* After a change that makes the driver start anew: its interrupts may have other numbers, and its link comes late. */
 static int settled(int result)
 {
 	int error = result < 0 ? result : interface_wait_for_carrier();
+	const __u8 *irqs = trace_queue_irqs();
 
-	trace_queue_irqs();
+	if (!error && irq_cpu >= 0)
+		error = interface_set_irq_cpu(irq_cpu, irqs);
 	return error < 0 ? error : result;
 }
 
@@ -107,6 +113,49 @@ static int step_host(const struct tb_step *step)
 	return 0;
 }
 
+static int step_mtu(const struct tb_step *step)
+{
+	return settled(interface_set_mtu(step->a));
+}
+
+static int step_coalesce(const struct tb_step *step)
+{
+	return settled(interface_set_coalesce(step->a, step->b));
+}
+
+static int step_threaded(const struct tb_step *step)
+{
+	return interface_set_threaded(step->a);
+}
+
+static int step_stack_send(const struct tb_step *step)
+{
+	return interface_stack_send(step->count, step->a);
+}
+
+static int step_log_line(const struct tb_step *step)
+{
+	const __u64 words[] = { step->a, step->b, step->c };
+	FILE *log = fopen("/dev/kmsg", "we");
+
+	if (!log)
+		return -errno;
+	fprintf(log, "<5>testbed: %.*s\n", (int)sizeof(words), (const char *)words);
+	return fclose(log) ? -errno : 0;
+}
+
+static int step_cpus(const struct tb_step *step)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(step->a, &cpus);
+	if (sched_setaffinity(0, sizeof(cpus), &cpus))
+		return -errno;
+	irq_cpu = step->b;
+	return settled(0);
+}
+
 static step_function *const functions[] = {
 	[TB_STEP_RINGS] = step_rings,
 	[TB_STEP_UMEM] = step_umem,
@@ -125,6 +174,12 @@ static step_function *const functions[] = {
 	[TB_STEP_SET] = step_set,
 	[TB_STEP_SNAPSHOT_RINGS] = step_snapshot_rings,
 	[TB_STEP_HOST] = step_host,
+	[TB_STEP_MTU] = step_mtu,
+	[TB_STEP_COALESCE] = step_coalesce,
+	[TB_STEP_THREADED] = step_threaded,
+	[TB_STEP_STACK_SEND] = step_stack_send,
+	[TB_STEP_LOG_LINE] = step_log_line,
+	[TB_STEP_CPUS] = step_cpus,
 };
 
 static int run_step(const struct tb_step *step)

@@ -110,9 +110,10 @@ void trace_record(enum tb_event_kind kind, __u32 subject, __s32 a, __s32 b, __u6
 	};
 }
 
-void trace_queue_irqs(void)
+const __u8 *trace_queue_irqs(void)
 {
 	interface_mark_queue_irqs(observer->bss->control.queue_irq);
+	return observer->bss->control.queue_irq;
 }
 
 int trace_attach_xdp(__u32 action, enum tb_xdp_mode mode)

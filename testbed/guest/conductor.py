@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from testbed.guest.qemu import NIC_ID
+from testbed.scenario.program import Verdict
+from testbed.scenario.steps import HostStep, Inject, Link
 from testbed.traffic.frames import numbered_frames
 
 if TYPE_CHECKING:
@@ -20,17 +23,36 @@ def conduct(guest: Guest, program: Program, timeout_s: float) -> Outcome:
     :param timeout_s: limit in host time for all of it.
     :raise GuestLost: QEMU, the agent's channel or the wire went away.
     """
-    machine = guest.machine
-    mac = ":".join(f"{byte:02x}" for byte in guest.ready.mac)
-    sequence = 0
+    host = _Host(guest)
 
-    def inject(barrier: Barrier) -> None:
+    def act(barrier: Barrier) -> None:
+        host.do(program.actions[barrier.action])
+
+    return guest.run(program.steps.tobytes(), len(program.steps), act, timeout_s)
+
+
+class _Host:
+    """Does host steps; the frames it sends are numbered through."""
+
+    def __init__(self, guest: Guest) -> None:
+        self._machine = guest.machine
+        self._mac = ":".join(f"{byte:02x}" for byte in guest.ready.mac)
+        self._next_sequence = 0
+
+    def do(self, step: HostStep) -> None:
+        match step:
+            case Inject():
+                self._inject(step)
+            case Link():
+                self._machine.monitor.execute("set_link", name=NIC_ID, up=step.state == "up")
+            case _:
+                raise TypeError(f"the host has no part in {type(step).__name__}")
+
+    def _inject(self, step: Inject) -> None:
         """Put frames on the wire; when this returns QEMU has them all, and they enter at its next tick."""
-        nonlocal sequence
-        step = program.injections[barrier.action]
-        machine.wire.send(numbered_frames(sequence, step.count, step.bytes, mac))
-        machine.wire.flush()
-        machine.monitor.execute("query-status")
-        sequence += step.count
-
-    return guest.run(program.steps.tobytes(), len(program.steps), inject, timeout_s)
+        verdict = Verdict[step.verdict.upper()] if step.verdict else None
+        frames = numbered_frames(self._next_sequence, step.count, step.bytes, self._mac, verdict)
+        self._machine.wire.send(frames)
+        self._machine.wire.flush()
+        self._machine.monitor.execute("query-status")
+        self._next_sequence += step.count

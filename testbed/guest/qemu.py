@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
     from testbed.nic import Nic
 
-__all__ = ["PACER", "Blueprint", "Clock", "Descriptors", "Shape", "command_line"]
+__all__ = ["NIC_ID", "PACER", "Blueprint", "Clock", "Descriptors", "Shape", "command_line"]
 
 Clock = Literal["virtual", "real"]
+NIC_ID = "nic"  # of the NIC under test
 PACER = "pacer"  # the id of the filter that lets frames in at ticks of the virtual clock
 PACER_INTERVAL_US = 1000
 
@@ -106,7 +107,7 @@ def command_line(blueprint: Blueprint, console: Path, inherited: Descriptors, *,
     """
     shape, nic = blueprint.shape, blueprint.nic
     kernel_arguments: Sequence[str] = KERNEL_ARGUMENTS + (TCG_ARGUMENTS if shape.accelerator == "tcg" else ())
-    nic_device = _device({**nic.device, "netdev": "wire", "mac": GUEST_MAC})
+    nic_device = _device({**nic.device, "id": NIC_ID, "netdev": "wire", "mac": GUEST_MAC})
     return [
         "qemu-system-x86_64",
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S"),

@@ -12,7 +12,18 @@ from testbed.scenario.fields import Field, fields_of
 from testbed.scenario.model import Scenario
 from testbed.scenario.program import MAX_STEPS
 from testbed.scenario.settings import Settings
-from testbed.scenario.steps import MAX_BARRIER_FRAMES, STEPS, Inject, Repeat, Set, Sleep, Step, Tx, describe
+from testbed.scenario.steps import (
+    MAX_BARRIER_FRAMES,
+    STEPS,
+    Inject,
+    Repeat,
+    Set,
+    Sleep,
+    Step,
+    Tx,
+    Xdp,
+    describe,
+)
 from testbed.scenario.unroll import Totals, totals, unroll
 
 if TYPE_CHECKING:
@@ -163,7 +174,15 @@ def _setting_faults(settings: Settings) -> Iterator[Fault]:
     if settings.mode == "zerocopy" and settings.xdp_mode == "generic":
         remedy = "write xdp_mode: native, or mode: copy"
         yield Fault("$.settings.xdp_mode", "native, which zero copy needs", "generic", remedy)
-    if settings.mode == "none" and settings.verdict == "redirect":
+    if settings.xdp_mode == "none" and settings.mode != "none":
+        remedy = "write mode: none, or xdp_mode: native or generic"
+        yield Fault("$.settings.xdp_mode", "an XDP program, which a socket needs", "none", remedy)
+    for name in ("app_cpu", "irq_cpu"):
+        if (cpu := getattr(settings, name)) >= settings.vcpus:
+            yield Fault(
+                f"$.settings.{name}", f"a CPU below vcpus, {settings.vcpus}", str(cpu), "write more vcpus"
+            )
+    if settings.mode == "none" and settings.xdp_mode != "none" and settings.verdict == "redirect":
         remedy = "write verdict: pass, drop or tx, or give the scenario a socket (mode: zerocopy or copy)"
         expected = "a verdict that needs no socket, because mode is none"
         yield Fault("$.settings.verdict", expected, "redirect", remedy)
@@ -181,6 +200,14 @@ def _step_faults(scenario: Scenario) -> Iterator[Fault]:
             remedy = "send in batches, with comp_drain between them"
             yield Fault(
                 f"{path}.count", f"at most umem_chunks, {settings.umem_chunks}", str(step.count), remedy
+            )
+        if isinstance(step, Xdp) and settings.xdp_mode == "none":
+            remedy = "remove the step, or write xdp_mode: native or generic"
+            yield Fault(path, "a step without XDP program, because xdp_mode is none", describe(step), remedy)
+        if isinstance(step, Inject) and step.verdict and settings.verdict != "by_frame":
+            remedy = "write verdict: by_frame in the settings, or leave it out here"
+            yield Fault(
+                f"{path}.verdict", f"none, because the verdict is {settings.verdict}", step.verdict, remedy
             )
         if isinstance(step, Set) and not step.records():
             knobs = " or ".join(step.__struct_fields__)

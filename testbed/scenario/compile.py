@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from testbed.scenario.program import STEP, BindFlags, StepKind, Verdict, XdpMode
-from testbed.scenario.steps import Inject, Record
+from testbed.scenario.steps import HostStep, Inject, Record
 from testbed.scenario.unroll import unroll
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from testbed.scenario.settings import Settings
 
 __all__ = ["Capability", "Program", "compile_program", "required"]
+
+
+_FROM_SETTINGS = {StepKind.UMEM, StepKind.XDP_ATTACH, StepKind.BIND}  # wherever they stand in a program
 
 
 class Capability(enum.StrEnum):
@@ -35,21 +38,21 @@ class Program:
     """A compiled scenario.
 
     :param steps: records of :data:`testbed.scenario.program.STEP`, shape (n,), n at most MAX_STEPS.
-    :param injections: the host's part of each barrier, by the action's number (operand ``a`` of HOST), from 0
-        in the order in which they run.
+    :param actions: the host's part of each barrier, by its number (operand ``a`` of HOST), from 0 in the order
+        in which they run.
     :param sources: for each record, what it came from: ``rx_drain all (in repeat 3/20)``; length n.
     :param first_step: index of the first record that is not set-up.
     """
 
     steps: NDArray[np.void]
-    injections: dict[int, Inject]
+    actions: dict[int, HostStep]
     sources: tuple[str, ...]
     first_step: int
 
     @property
     def frames(self) -> int:
         """How many frames all injections together put on the wire."""
-        return sum(inject.count for inject in self.injections.values())
+        return sum(step.count for step in self.actions.values() if isinstance(step, Inject))
 
     def describe(self, index: int) -> str:
         """Return ``step 17: rx_drain all (in repeat 3/20)``."""
@@ -59,9 +62,13 @@ class Program:
 def required(scenario: Scenario) -> frozenset[Capability]:
     """Return what the NIC, its driver and the kernel must be able to do."""
     settings = scenario.settings
-    xdp = Capability.NATIVE_XDP if settings.xdp_mode == "native" else Capability.GENERIC_XDP
-    socket = {"zerocopy": {Capability.ZERO_COPY}, "copy": {Capability.COPY}, "none": set[Capability]()}
-    return frozenset({xdp} | socket[settings.mode])
+    programs = {
+        "native": {Capability.NATIVE_XDP},
+        "generic": {Capability.GENERIC_XDP},
+        "none": set[Capability](),
+    }
+    sockets = {"zerocopy": {Capability.ZERO_COPY}, "copy": {Capability.COPY}, "none": set[Capability]()}
+    return frozenset(programs[settings.xdp_mode] | sockets[settings.mode])
 
 
 def compile_program(scenario: Scenario) -> Program:
@@ -70,40 +77,51 @@ def compile_program(scenario: Scenario) -> Program:
     Equal scenarios give equal programs.
     """
     setup = _setup(scenario.settings)
+    operands = {record.kind: record for record in setup}
     records = list(setup)
     sources = [f"set-up: {record.kind.name.lower()}" for record in setup]
-    injections: dict[int, Inject] = {}
+    actions: dict[int, HostStep] = {}
     for written in unroll(scenario):
-        source = str(written)
         for record in written.step.records():
-            if isinstance(written.step, Inject):
-                records.append(replace(record, a=len(injections)))
-                injections[len(injections)] = written.step
+            if isinstance(written.step, HostStep):
+                records.append(replace(record, a=len(actions)))
+                actions[len(actions)] = written.step
             else:
-                records.append(record)
-            sources.append(source)
+                records.append(operands[record.kind] if record.kind in _FROM_SETTINGS else record)
+            sources.append(str(written))
     queue = scenario.settings.queue
     rows = [(r.kind, queue, r.count, r.a, r.b, r.c) for r in records]
-    return Program(np.array(rows, dtype=STEP), injections, tuple(sources), len(setup))
+    return Program(np.array(rows, dtype=STEP), actions, tuple(sources), len(setup))
 
 
 def _setup(settings: Settings) -> list[Record]:
     """Return the records before the first step, in the one order that igb takes."""
-    rings = Record(StepKind.RINGS, a=settings.rx_ring, b=settings.tx_ring)
-    attach = Record(
-        StepKind.XDP_ATTACH, a=Verdict[settings.verdict.upper()], b=XdpMode[settings.xdp_mode.upper()]
-    )
-    if settings.mode == "none":
-        return [rings, attach]
-    umem = Record(
+    records = []
+    if settings.vcpus > 1:
+        records.append(Record(StepKind.CPUS, a=settings.app_cpu, b=settings.irq_cpu))
+    records.append(Record(StepKind.RINGS, a=settings.rx_ring, b=settings.tx_ring))
+    if settings.mode != "none":
+        records.append(_umem(settings))
+    if settings.xdp_mode != "none":
+        verdict, mode = Verdict[settings.verdict.upper()], XdpMode[settings.xdp_mode.upper()]
+        records.append(Record(StepKind.XDP_ATTACH, a=verdict, b=mode))
+    if settings.mode != "none":
+        records.append(_bind(settings))
+    return records
+
+
+def _umem(settings: Settings) -> Record:
+    return Record(
         StepKind.UMEM,
         count=settings.umem_chunks,
         a=settings.chunk_bytes,
         b=settings.fill_entries,
         c=settings.completion_entries,
     )
+
+
+def _bind(settings: Settings) -> Record:
     flags = BindFlags.ZEROCOPY if settings.mode == "zerocopy" else BindFlags.COPY
     if settings.need_wakeup:
         flags |= BindFlags.USE_NEED_WAKEUP
-    bind = Record(StepKind.BIND, a=flags, b=settings.rx_entries, c=settings.tx_entries)
-    return [rings, umem, attach, bind]
+    return Record(StepKind.BIND, a=flags, b=settings.rx_entries, c=settings.tx_entries)

@@ -32,11 +32,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     need_wakeup: Annotated[bool, Meta(description="bind with XDP_USE_NEED_WAKEUP")] = True
     queue: Annotated[int, Meta(ge=0, le=63, description="queue of the NIC that the socket is bound to")] = 0
     verdict: Annotated[
-        Literal["redirect", "pass", "drop", "tx"], Meta(description="the XDP program's answer to our frames")
+        Literal["redirect", "pass", "drop", "tx", "by_frame"],
+        Meta(description="the XDP program's answer to our frames; by_frame: what each inject says"),
     ] = "redirect"
-    xdp_mode: Annotated[Literal["native", "generic"], Meta(description="where the XDP program runs")] = (
-        "native"
-    )
+    xdp_mode: Annotated[
+        Literal["native", "generic", "none"],
+        Meta(description="where the XDP program runs: in the driver, in the stack, nowhere"),
+    ] = "native"
+    vcpus: Annotated[int, Meta(ge=1, le=4, description="CPUs of the guest")] = 1
+    app_cpu: Annotated[int, Meta(ge=0, le=3, description="the CPU that user space runs on")] = 0
+    irq_cpu: Annotated[int, Meta(ge=0, le=3, description="the CPU that the NIC's interrupts go to")] = 0
 
 
 class SettingRow(NamedTuple):

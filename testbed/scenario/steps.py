@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from testbed.scenario.program import ALL, MAX_STEPS, Setting, StepKind
+from testbed.scenario.settings import NicRing
 
 __all__ = [
     "MAX_BARRIER_FRAMES",
@@ -95,6 +96,17 @@ class Inject(HostStep, frozen=True, tag="inject"):
         ),
     ]
     bytes: FrameBytes = 64
+    verdict: Annotated[
+        Literal["redirect", "pass", "drop", "tx"] | None,
+        Meta(description="what these frames ask of the XDP program, where the setting verdict is by_frame"),
+    ] = None
+
+
+class Link(HostStep, frozen=True, tag="link"):
+    """Take the NIC's link down or bring it up, as if a cable were pulled or put in."""
+
+    bare: ClassVar[str] = "state"
+    state: Annotated[Literal["up", "down"], Meta(description="of the link")]
 
 
 class RxDrain(Step, frozen=True, tag="rx_drain"):
@@ -206,6 +218,113 @@ class SnapshotRings(Step, frozen=True, tag="snapshot_rings"):
         return (Record(StepKind.SNAPSHOT_RINGS),)
 
 
+class Xdp(Step, frozen=True, tag="xdp"):
+    """Attach the XDP program of the settings, or detach it."""
+
+    bare: ClassVar[str] = "action"
+    action: Annotated[Literal["attach", "detach"], Meta(description="what is done with the program")]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one XDP_ATTACH, whose operands are the settings', or XDP_DETACH."""
+        return (Record(StepKind.XDP_ATTACH if self.action == "attach" else StepKind.XDP_DETACH),)
+
+
+class Bind(Step, frozen=True, tag="bind"):
+    """Make a new UMEM and bind a socket to the queue, as the settings say; one that is bound is closed first."""
+
+    needs_socket: ClassVar[bool] = True
+
+    def records(self) -> tuple[Record, ...]:
+        """Return UMEM and BIND, whose operands are the settings'."""
+        return (Record(StepKind.UMEM), Record(StepKind.BIND))
+
+
+class Unbind(Step, frozen=True, tag="unbind"):
+    """Close the socket and give its UMEM back."""
+
+    needs_socket: ClassVar[bool] = True
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one UNBIND."""
+        return (Record(StepKind.UNBIND),)
+
+
+class RingSize(Step, frozen=True, tag="ring_size"):
+    """Change the NIC's rings while it runs."""
+
+    rx: Annotated[NicRing, Meta(description="Rx descriptors")]
+    tx: Annotated[NicRing, Meta(description="Tx descriptors")]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one RINGS."""
+        return (Record(StepKind.RINGS, a=self.rx, b=self.tx),)
+
+
+class Mtu(Step, frozen=True, tag="mtu"):
+    """Change the interface's MTU."""
+
+    bare: ClassVar[str] = "bytes"
+    bytes: Annotated[int, Meta(ge=68, le=9000, description="of the largest packet, without Ethernet header")]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one MTU."""
+        return (Record(StepKind.MTU, a=self.bytes),)
+
+
+class Coalesce(Step, frozen=True, tag="coalesce"):
+    """Change the NIC's interrupt moderation."""
+
+    rx_usecs: Annotated[
+        int, Meta(ge=0, le=10_000, description="microseconds; 0: none, 1 and 3: adaptive on Intel")
+    ]
+    tx_usecs: Annotated[
+        int, Meta(ge=0, le=10_000, description="the same for Tx, where it has a vector of its own")
+    ]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one COALESCE."""
+        return (Record(StepKind.COALESCE, a=self.rx_usecs, b=self.tx_usecs),)
+
+
+class Threaded(Step, frozen=True, tag="threaded"):
+    """Let NAPI be polled by kernel threads, or by softirq again."""
+
+    bare: ClassVar[str] = "on"
+    on: Annotated[bool, Meta(description="true: by threads")]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one THREADED."""
+        return (Record(StepKind.THREADED, a=int(self.on)),)
+
+
+class StackSend(Step, frozen=True, tag="stack_send"):
+    """Send numbered frames through the stack, as an ordinary program does."""
+
+    bare: ClassVar[str] = "count"
+    count: Annotated[int, Meta(ge=1, le=10_000, description="frames; a full queue takes fewer")]
+    bytes: FrameBytes = 64
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one STACK_SEND."""
+        return (Record(StepKind.STACK_SEND, self.count, a=self.bytes),)
+
+
+class LogLine(Step, frozen=True, tag="log_line"):
+    """Write a line to the kernel's log, to find one's way in it."""
+
+    bare: ClassVar[str] = "text"
+    text: Annotated[
+        str, Meta(min_length=1, max_length=24, pattern=r"^[ -~]+\Z", description="printable ASCII")
+    ]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one LOG_LINE."""
+        words = (
+            int.from_bytes(self.text.encode()[at : at + 8].ljust(8, b"\0"), "little") for at in (0, 8, 16)
+        )
+        return (Record(StepKind.LOG_LINE, 0, *words),)
+
+
 class Repeat(Step, frozen=True, tag="repeat"):
     """The same steps several times; the compiler writes them out."""
 
@@ -214,7 +333,27 @@ class Repeat(Step, frozen=True, tag="repeat"):
 
 
 AnyStep: TypeAlias = (
-    Inject | RxDrain | Fill | Tx | TxKick | CompDrain | Wakeup | Sleep | Set | SnapshotRings | Repeat
+    Inject
+    | Link
+    | RxDrain
+    | Fill
+    | Tx
+    | TxKick
+    | CompDrain
+    | Wakeup
+    | Sleep
+    | Set
+    | SnapshotRings
+    | Xdp
+    | Bind
+    | Unbind
+    | RingSize
+    | Mtu
+    | Coalesce
+    | Threaded
+    | StackSend
+    | LogLine
+    | Repeat
 )
 STEPS: dict[str, type[Step]] = {str(step.__struct_config__.tag): step for step in get_args(AnyStep)}
 

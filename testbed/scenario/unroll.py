@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from testbed.scenario.steps import Inject, Repeat, Sleep, Step, Tx, describe
+from testbed.scenario.steps import Inject, Repeat, Sleep, StackSend, Step, Tx, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +65,6 @@ def _totals(steps: tuple[Step, ...]) -> Totals:
             sleep_us += step.times * inner.sleep_us
             continue
         records += len(step.records())
-        frames += step.count if isinstance(step, (Inject, Tx)) else 0
+        frames += step.count if isinstance(step, (Inject, StackSend, Tx)) else 0
         sleep_us += step.us if isinstance(step, Sleep) else 0
     return Totals(records, frames, sleep_us)

@@ -72,12 +72,15 @@ def mac_bytes(mac: str) -> bytes:
         raise UsageError(message, "write six pairs of hexadecimal digits") from None
 
 
-def numbered_frames(first: int, count: int, frame_bytes: int, destination: str) -> list[bytes]:
+def numbered_frames(
+    first: int, count: int, frame_bytes: int, destination: str, verdict: int | None = None
+) -> list[bytes]:
     """Return frames numbered from ``first`` on.
 
     :param first: sequence number of the first one; numbers stay below 2^32.
     :param frame_bytes: length of each in bytes without FCS, 60 to 1514.
     :param destination: MAC address of the guest.
+    :param verdict: what the first byte of the filling shall be (TB_VERDICT_AT of images/agent/protocol.h).
     :raise UsageError: a length or number out of range.
     """
     if not MIN_FRAME_BYTES <= frame_bytes <= MAX_FRAME_BYTES:
@@ -89,11 +92,11 @@ def numbered_frames(first: int, count: int, frame_bytes: int, destination: str) 
     guest = mac_bytes(destination)
     frames: list[bytes] = []
     for start in range(first, first + count, BATCH):
-        frames += _batch(start, min(BATCH, first + count - start), frame_bytes, guest)
+        frames += _batch(start, min(BATCH, first + count - start), frame_bytes, guest, verdict)
     return frames
 
 
-def _batch(first: int, count: int, frame_bytes: int, guest: bytes) -> list[bytes]:
+def _batch(first: int, count: int, frame_bytes: int, guest: bytes, verdict: int | None) -> list[bytes]:
     """Lay the frames out as rows of one table, shape (count, frame_bytes), add the checksums, cut it up."""
     table = np.empty((count, frame_bytes), dtype=np.uint8)
     heads = np.zeros(count, dtype=_HEAD)
@@ -105,6 +108,8 @@ def _batch(first: int, count: int, frame_bytes: int, guest: bytes) -> list[bytes
     heads["bytes"] = frame_bytes
     table[:, :FILLING_AT] = heads.view(np.uint8).reshape(count, FILLING_AT)
     table[:, FILLING_AT:] = _filling(heads["sequence"], frame_bytes - FILLING_AT)
+    if verdict is not None:
+        table[:, FILLING_AT] = verdict
     covered = np.ascontiguousarray(table[:, HEADER_BYTES:]).tobytes()
     width = frame_bytes - HEADER_BYTES
     sums = [zlib.crc32(covered[at : at + width]) for at in range(0, len(covered), width)]

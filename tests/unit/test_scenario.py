@@ -124,7 +124,7 @@ def test_the_program_is_what_protocol_h_says() -> None:
         (k.SNAPSHOT_RINGS, 1, 0, 0, 0, 0),
     ]
     assert program.steps.tolist() == [tuple(int(n) for n in row) for row in expected]
-    assert program.injections == {0: Inject(3, 64), 1: Inject(5, 1514)}
+    assert program.actions == {0: Inject(3, 64), 1: Inject(5, 1514)}
     assert program.first_step == 4
     assert program.frames == 8
     assert program.describe(3) == "step 3: set-up: bind"
@@ -228,7 +228,7 @@ def test_saving_and_compiling_lose_nothing(seed: int) -> None:
         w.step.count for w in unroll(scenario) if isinstance(w.step, Tx)
     )
     host = program.steps[program.steps["kind"] == StepKind.HOST]
-    assert host["a"].tolist() == list(program.injections)
+    assert host["a"].tolist() == list(program.actions)
     assert np.array_equal(program.steps, compile_program(load_text(save(scenario), "saved")).steps)
 
 
