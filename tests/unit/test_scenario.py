@@ -249,7 +249,6 @@ def test_the_library_is_named_as_its_files_and_says_what_each_is_for() -> None:
         assert scenario.name == entry.name
         assert len(entry.about) > 20
         assert scenario.must_exercise
-        assert scenario.steps[-1] == SnapshotRings()
         assert load_text(save(scenario), "saved") == scenario
 
 
