@@ -36,6 +36,8 @@ RECONFIGURING = (
     StepKind.XDP_DETACH,
     StepKind.BIND,
     StepKind.UNBIND,
+    StepKind.MTU,
+    StepKind.COALESCE,
 )
 FRAME_KINDS = (Kind.REDIRECT, Kind.XDP_EXCEPTION, Kind.VERDICT, Kind.FLUSH)
 
@@ -52,7 +54,8 @@ class Polls:
     :param owner: shape ``(n,)``: for each event the poll it happened in, or -1.
     :param whole: whether the poll's beginning is surely in the trace: not for the first poll of a CPU, unless
         its NAPI was seen scheduled there before.
-    :param reconfigured: whether a step that disables NAPI (:data:`RECONFIGURING`) was under way at its end.
+    :param reconfigured: whether at its end a step that disables NAPI (:data:`RECONFIGURING`) was under way, or
+        its NAPI was being disabled and not yet enabled again.
     :param completes: how many COMPLETE of its own NAPI its driver made in it.
     :param complete_row: the row of the first of them, or -1.
     """
@@ -117,7 +120,7 @@ class Polls:
             cpu=events["cpu"][row].astype(np.int64),
             owner=owner,
             whole=np.ones(len(row), dtype=np.bool_),
-            reconfigured=_during_reconfiguration(events)[row],
+            reconfigured=_during_reconfiguration(events)[row] | _being_disabled(events, row),
             completes=none,
             complete_row=none.astype(np.intp),
         )
@@ -165,7 +168,8 @@ class Polls:
         if not len(rows):
             return rows
         owner = self.owner[rows]
-        cause = np.full(len(rows), fill_value=True) if busy_poll else _during_reconfiguration(events)[rows]
+        disabling = _during_reconfiguration(events)[rows] | _being_disabled(events, rows)
+        cause = np.full(len(rows), fill_value=True) if busy_poll else disabling
         before = self._previous()[owner]
         after_full = (before >= 0) & self.full[before] & (self.napi[before] == self.napi[owner])
         work_done = events["a"][rows].astype(np.int64)
@@ -190,6 +194,19 @@ def _owners(events: npt.NDArray[np.void], polls: Rows) -> Rows:
         inside = at < len(here)
         owner[rows[inside]] = here[at[inside]]
     return owner
+
+
+def _being_disabled(events: npt.NDArray[np.void], rows: Rows) -> npt.NDArray[np.bool_]:
+    """Say for rows that name a NAPI whether it was being disabled, and not enabled again before them."""
+    changes = np.flatnonzero(np.isin(events["kind"], (Kind.DISABLE, Kind.ENABLE)))
+    disabled = np.zeros(len(rows), dtype=np.bool_)
+    for napi in np.unique(events["subject"][changes]):
+        own = changes[events["subject"][changes] == napi]
+        named = events["subject"][rows] == napi
+        before = np.searchsorted(own, rows[named]) - 1
+        last = events["kind"][own[before.clip(min=0)]]
+        disabled[named] = (before >= 0) & (last == Kind.DISABLE)
+    return disabled
 
 
 def _during_reconfiguration(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:

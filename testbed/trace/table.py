@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+#: A guest in real time loses its CPU to others: what takes 10 ms there may take so many times longer.
+REAL_TIME_PATIENCE = 20
+
 __all__ = ["Trace", "decode_events", "load_events", "save_events"]
 
 
@@ -43,6 +46,10 @@ class Trace:
     :param alive: False when the guest stopped answering, spun or spent its time after the first step.
     :param death: one line: how it died and where; empty while it is alive.
     :param injected: numbered frames the host put on the guest's wire.
+    :param bursts: what the host put there at each barrier, in their order: the step's number, and how many
+        numbered frames; empty when unknown. Their sequence numbers go on from burst to burst, from 0.
+    :param steps: the program, shape ``(s,)``, dtype :data:`~testbed.scenario.program.STEP`; None when unknown.
+    :param clock: "virtual", where a limit in time is exact, or "real", where the host may take time away.
     :param wire_sequences: shape ``(m,)``, the sequence numbers of the numbered frames seen leaving the guest,
         in order; None when the wire was not watched.
     """
@@ -57,6 +64,9 @@ class Trace:
     alive: bool = True
     death: str = ""
     injected: int = 0
+    bursts: Sequence[tuple[int, int]] = ()
+    steps: npt.NDArray[np.void] | None = None
+    clock: str = "virtual"
     wire_sequences: npt.NDArray[np.int64] | None = None
 
     @cached_property
@@ -82,6 +92,20 @@ class Trace:
     def field(self, name: str, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
         """Return one field of some rows as signed 64-bit numbers, so that differences never wrap."""
         return self.events[name][rows].astype(np.int64)
+
+    def patience_ns(self, limit_ns: int) -> int:
+        """Return how long to wait for what must happen within a limit: longer where time is not exact."""
+        return limit_ns if self.clock == "virtual" else limit_ns * REAL_TIME_PATIENCE
+
+    def time_ns(self, row: int) -> int:
+        """Return when a row happened."""
+        return int(self.events["time_ns"][row])
+
+    @cached_property
+    def end_ns(self) -> int:
+        """When the trace ends; lines of the kernel log do not count."""
+        times = self.events["time_ns"][self.kind != Kind.LOG]
+        return int(times[-1]) if len(times) else 0
 
     def flag(self, name: str) -> bool:
         """Return whether a setting of this run is set."""
