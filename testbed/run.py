@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from testbed.kernel import Kernel
     from testbed.nic import Nic
     from testbed.result import Verdict
+    from testbed.rules import Waiver
     from testbed.scenario import Program, Scenario
     from testbed.toolchain import Toolchain
 
@@ -51,6 +52,7 @@ class Request:
     """What to run.
 
     :param rules: ids of the rules to judge by; all when empty.
+    :param waivers: deviations that are known; the built-in ones by default.
     :param timeout_s: limit in host time for the program itself.
     :param pcap: where to record the frames of both directions.
     :param reproduce: the command that asks for just this.
@@ -62,6 +64,7 @@ class Request:
     scenario: Scenario
     clock: Clock | None = None
     rules: Sequence[str] = ()
+    waivers: Sequence[Waiver] = field(default_factory=load_waivers)
     timeout_s: float = 60.0
     pcap: Path | None = None
     reproduce: str = ""
@@ -224,7 +227,7 @@ def _injected(program: Program, events: Events) -> int:
 
 
 def _judged(request: Request, watch: _Watch, trace: Trace, frames_on_wire: int) -> Result:
-    rules = judge(trace, request.rules or None, load_waivers())
+    rules = judge(trace, request.rules or None, request.waivers)
     judged = {rule.id for rule in rules}
     must_exercise = [name for name in request.scenario.must_exercise if name in judged]
     judgement = judge_run(rules, must_exercise, trace.lost)

@@ -17,10 +17,10 @@ from testbed.cli.output import bisect_status
 from testbed.errors import UsageError
 from testbed.kernel import check_names, resolve, with_variants
 from testbed.report import FORMATS, severity
-from testbed.rules import all_rules, rule_named
+from testbed.rules import all_rules, load_waivers, rule_named
 from testbed.run import Request, run
 from testbed.run_directory import RunDirectory
-from testbed.scenario import apply_settings, load
+from testbed.scenario import apply_settings, jittered, load
 from testbed.toolchain import open_toolchain
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class _Options:
     runs: int
     set_: tuple[str, ...]
     rule: tuple[str, ...]
+    jitter: int | None
+    waivers: Path | None
     timeout: float
     out: Path | None
     pcap: bool
@@ -65,6 +67,11 @@ class _Options:
         nic = nics.get(self.nic)
         rules = [rule_named(name).id for name in self.rule]
         scenario = apply_settings(load(self.scenario, set(all_rules())), _pairs(self.set_))
+        if self.jitter is not None:
+            scenario = jittered(scenario, self.jitter)
+        waivers = load_waivers() + (
+            load_waivers(self.waivers, drivers=nics.drivers()) if self.waivers else []
+        )
         base, variants = check_names(self.kernel, self.variant)
         toolchain = open_toolchain(self.toolchain)
         kernel = with_variants(resolve(base), variants, toolchain)
@@ -75,6 +82,7 @@ class _Options:
             scenario=scenario,
             clock=self.clock,
             rules=rules,
+            waivers=waivers,
             timeout_s=self.timeout,
             reproduce=reproduce_command(self),
         )
@@ -100,6 +108,8 @@ def reproduce_command(options: _Options) -> str:
         words += ["--set", setting]
     for name in options.rule:
         words += ["--rule", name]
+    words += ["--jitter", str(options.jitter)] if options.jitter is not None else []
+    words += ["--waivers", str(options.waivers)] if options.waivers else []
     words += ["--toolchain", options.toolchain] if options.toolchain != "root" else []
     return shlex.join(words)
 
@@ -119,6 +129,10 @@ def reproduce_command(options: _Options) -> str:
     "--set", "set_", multiple=True, metavar="KEY=VALUE", help="Change a setting; see `testbed list settings`."
 )
 @click.option("--rule", multiple=True, help="Judge by this rule only; repeatable.")
+@click.option(
+    "--jitter", type=click.IntRange(min=0), metavar="SEED", help="Vary gaps, bursts and phase by a seed."
+)
+@click.option("--waivers", type=click.Path(path_type=Path), help="A file of more waivers.")
 @click.option("--timeout", type=_Seconds(1, 86400), default=60.0, help="Seconds for the scenario itself.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--ktap", "as_ktap", is_flag=True, help="Print KTAP, which the kernel's test tools read.")

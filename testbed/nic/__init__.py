@@ -16,7 +16,7 @@ from testbed.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["GUEST_MAC", "Nic", "get", "names"]
+__all__ = ["GUEST_MAC", "Nic", "drivers", "get", "names"]
 
 GUEST_MAC = "02:00:00:00:00:02"
 
@@ -66,6 +66,11 @@ def _registry() -> dict[str, Nic]:
 def names() -> list[str]:
     """Return the names of all NICs."""
     return list(_registry())
+
+
+def drivers() -> set[str]:
+    """Return the names of the drivers of all NICs."""
+    return {nic.driver for nic in _registry().values()}
 
 
 def get(name: str) -> Nic:

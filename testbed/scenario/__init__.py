@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from testbed.scenario.check import check_rules
 from testbed.scenario.compile import Capability, Program, compile_program, required
+from testbed.scenario.jitter import jittered
 from testbed.scenario.model import Scenario, canonical_json
 from testbed.scenario.settings import SettingRow, Settings, settings_table
 from testbed.scenario.store import Entry, apply_settings, from_json, library, load, load_text, save
@@ -24,6 +25,7 @@ __all__ = [
     "check_rules",
     "compile_program",
     "from_json",
+    "jittered",
     "library",
     "load",
     "load_text",
