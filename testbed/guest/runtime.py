@@ -16,7 +16,7 @@ from testbed.cache import cache_dir, host_errors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["runtime_directory"]
+__all__ = ["owner_is_dead", "runtime_directory"]
 
 ALIVE = "alive"  # a lock in each directory, held as long as its owner lives
 
@@ -43,11 +43,11 @@ def runtime_directory() -> Iterator[Path]:
 
 def _sweep(parent: Path) -> None:
     for path in parent.iterdir():
-        if _owner_is_dead(path):
+        if owner_is_dead(path):
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _owner_is_dead(path: Path) -> bool:
+def owner_is_dead(path: Path) -> bool:
     """Whether nobody holds the lock; a directory whose lock is not there yet is somebody's who just starts."""
     if not (path / ALIVE).exists():
         return not _is_running(int(path.name.split("-")[0]))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from testbed.cache import build_once, cache_dir, content_key
+from testbed.cache import Origin, build_once, cache_dir, content_key
 from testbed.guest.channel import Ready
 from testbed.guest.guest import Guest, Shared
 from testbed.guest.machine import Machine
@@ -60,7 +60,17 @@ def save(toolchain: Toolchain, blueprint: Blueprint) -> Path:
             machine.save(target / STATE)
         (target / AGENT).write_bytes(msgspec.json.encode(_Agent(guest.ready, guest.shared)))
 
-    return build_once(_directory(toolchain, blueprint), boot)
+    return build_once(_directory(toolchain, blueprint), boot, _origin(toolchain, blueprint))
+
+
+def _origin(toolchain: Toolchain, blueprint: Blueprint) -> Origin:
+    shape = blueprint.shape
+    files = (blueprint.kernel, blueprint.initramfs)
+    entries = [
+        f"{file.parent.parent.name}/{file.parent.name}" for file in files if cache_dir() in file.parents
+    ]
+    about = f"{blueprint.nic.name}, {shape.clock} time, {shape.accelerator}, {shape.vcpus} CPUs"
+    return Origin(about, (f"toolchain:{toolchain.identity}", *entries))
 
 
 @contextmanager

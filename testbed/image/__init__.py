@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from testbed.cache import build_once, cache_dir, content_key
+from testbed.cache import Origin, build_once, cache_dir, content_key
 from testbed.errors import BuildError
 from testbed.image.cpio import archive
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from testbed.kernel import Module
     from testbed.toolchain import Toolchain
 
-__all__ = ["MAX_BYTES", "SOURCES", "build", "with_modules"]
+__all__ = ["MAX_BYTES", "SOURCES", "build", "key", "with_modules"]
 
 SOURCES = Path(__file__).resolve().parents[2] / "images"
 MAX_BYTES = 8 << 20
@@ -49,12 +49,16 @@ def _compile(toolchain: Toolchain, target: Path) -> None:
     run("gcc", *flags, *WARNINGS, "-o", "agent", *units, "-lbpf", "-lz")
 
 
+def key(toolchain: Toolchain) -> str:
+    """Return the name, in the cache, of the image that :func:`build` returns."""
+    return content_key(toolchain.identity, Path(__file__), *_sources())
+
+
 def build(toolchain: Toolchain) -> Path:
     """Return the initramfs that every guest shares, without modules; it is built when the cache lacks it.
 
     :raise BuildError: it does not compile, or is larger than :data:`MAX_BYTES`.
     """
-    key = content_key(toolchain.identity, Path(__file__), *_sources())
 
     def fill(target: Path) -> None:
         _compile(toolchain, target)
@@ -67,7 +71,8 @@ def build(toolchain: Toolchain) -> Path:
         _check_size(len(image))
         (target / "initramfs.cpio").write_bytes(image)
 
-    return build_once(cache_dir() / "images" / key, fill) / "initramfs.cpio"
+    origin = Origin("agent and observer", (f"toolchain:{toolchain.identity}",))
+    return build_once(cache_dir() / "images" / key(toolchain), fill, origin) / "initramfs.cpio"
 
 
 def with_modules(image: Path, modules: Sequence[Module]) -> Path:
@@ -84,7 +89,8 @@ def with_modules(image: Path, modules: Sequence[Module]) -> Path:
     def fill(target: Path) -> None:
         (target / "initramfs.cpio").write_bytes(data)
 
-    return build_once(cache_dir() / "images" / content_key(data), fill) / "initramfs.cpio"
+    origin = Origin(f"with {', '.join(module.name for module in modules)}", (f"images/{image.parent.name}",))
+    return build_once(cache_dir() / "images" / content_key(data), fill, origin) / "initramfs.cpio"
 
 
 def _check_size(size: int) -> None:

@@ -17,8 +17,9 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.segments import NoteSegment
 
-from testbed.cache import build_once, cache_dir, content_key
+from testbed.cache import Origin, build_once, cache_dir, content_key
 from testbed.errors import BuildError
+from testbed.kernel.kernel import entry_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +41,8 @@ _LIMIT_S = 60.0
 
 def bootable(kernel: Kernel, toolchain: Toolchain) -> Path:
     """Return the kernel proper of a bzImage; the bzImage itself where that cannot be booted on its own."""
-    directory = cache_dir() / "vmlinux" / content_key(kernel.identity)
+    stock = "".join(entry_of(kernel)) or kernel.identity  # a variant of a module changes nothing here
+    directory = cache_dir() / "vmlinux" / content_key(stock)
 
     def unpack(target: Path) -> None:
         image = target / "vmlinux"
@@ -48,7 +50,8 @@ def bootable(kernel: Kernel, toolchain: Toolchain) -> Path:
         if image.exists() and not _has_pvh_entry(image):
             image.unlink()
 
-    unpacked = build_once(directory, unpack) / "vmlinux"
+    origin = Origin(kernel.release, (f"toolchain:{toolchain.identity}", *entry_of(kernel)))
+    unpacked = build_once(directory, unpack, origin) / "vmlinux"
     return unpacked if unpacked.exists() else kernel.vmlinuz
 
 

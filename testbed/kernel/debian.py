@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from testbed.cache import build_once, cache_dir, content_key, host_errors, locked
+from testbed.cache import build_once, cache_dir, content_key, hold, host_errors, locked
 from testbed.errors import BuildError
 from testbed.kernel.kernel import Kernel
 from testbed.toolchain.archive import Package, PrivateApt, find_archive
@@ -68,6 +68,7 @@ def cached(name: str) -> Kernel | None:
     except OSError:
         return None
     here = link.resolve()
+    hold(here)
     headers = here / "src" / f"linux-headers-{record.release}"
     return Kernel(
         name=name,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from testbed.cache import cache_dir
 from testbed.errors import HostError, Unsupported
 from testbed.toolchain.host import program
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Kernel", "Module", "plain_name"]
+__all__ = ["Kernel", "Module", "entry_of", "plain_name"]
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,12 @@ class Kernel:
 
     def _read(self, name: str, path: str) -> bytes:
         return read_module(self.replaced.get(name) or self.modules / path)
+
+
+def entry_of(kernel: Kernel) -> tuple[str, ...]:
+    """Return the entry of the cache that holds the kernel; nothing for one that lies elsewhere."""
+    entry = kernel.vmlinuz.parent
+    return (f"kernels/{entry.name}",) if entry.parent == cache_dir() / "kernels" else ()
 
 
 def plain_name(path: str) -> str:

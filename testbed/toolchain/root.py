@@ -17,7 +17,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING, NoReturn
 
-from testbed.cache import cache_dir, content_key, host_errors, locked
+from testbed.cache import cache_dir, content_key, hold, host_errors, locked
 from testbed.errors import HostError
 from testbed.toolchain.archive import explain, find_archive
 from testbed.toolchain.host import attempt, first_error, follow, need_programs, need_space, program, quiet
@@ -56,7 +56,11 @@ def _recipe_link(recipe: RootRecipe) -> Path:
 def current_root() -> Path | None:
     """Return the directory KEY.ID of the root in use, None when there is none for the present recipe."""
     link = _recipe_link(load_recipe().root)
-    return link.resolve() if (link / "root").is_dir() else None
+    if not (link / "root").is_dir():
+        return None
+    directory = link.resolve()
+    hold(directory)
+    return directory
 
 
 def installed(directory: Path) -> dict[str, str]:
