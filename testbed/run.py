@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ import msgspec
 import numpy as np
 
 from testbed import image
-from testbed.errors import GuestLost, HostError, TestbedError, Unsupported
+from testbed.errors import GuestLost, TestbedError, Unsupported
 from testbed.guest import Blueprint, Shape, conduct, is_saved, probe, restored, runtime_directory, save
 from testbed.kernel import bootable
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
@@ -119,18 +118,9 @@ def prepare(request: Request) -> None:
     save(request.toolchain, _blueprint(request, _Watch()))
 
 
-def _release(kernel: Kernel) -> tuple[int, int]:
-    match = re.match(r"(\d+)\.(\d+)", kernel.release)
-    if not match:
-        raise HostError(
-            f"expected a kernel release like 6.12.1, seen '{kernel.release}'", "name another kernel"
-        )
-    return int(match[1]), int(match[2])
-
-
 def _check_support(request: Request) -> None:
     needed = frozenset(str(capability) for capability in required(request.scenario))
-    missing = request.nic.missing(needed, _release(request.kernel))
+    missing = request.nic.missing(needed, request.kernel.version)
     if missing:
         name, release = request.scenario.name, request.kernel.release
         raise Unsupported(f"{request.nic.name} on {release} cannot run {name}: {'; '.join(missing)}")
@@ -186,7 +176,7 @@ def _trace(request: Request, program: Program, outcome: Outcome, frames: list[by
         lost=outcome.lost,
         log=log,
         settings=settings,
-        kernel=_release(request.kernel),
+        kernel=request.kernel.version,
         driver=request.nic.driver,
         nic=request.nic.name,
         alive=not outcome.death,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import re
 import subprocess
 import zlib
 from dataclasses import dataclass, field
@@ -62,6 +63,19 @@ class Kernel:
     replaced: Mapping[str, Path] = field(default_factory=dict)
     patches: tuple[str, ...] = ()
     source: Path | None = None
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Major and minor of the release.
+
+        :raise HostError: the release does not begin with them.
+        """
+        match = re.match(r"(\d+)\.(\d+)", self.release)
+        if not match:
+            raise HostError(
+                f"expected a kernel release like 6.12.1, seen '{self.release}'", "name another kernel"
+            )
+        return int(match[1]), int(match[2])
 
     def module_closure(self, names: Sequence[str]) -> list[Module]:
         """Return the named modules and what they depend on, in load order; what is built in is left out.
