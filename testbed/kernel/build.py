@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from testbed.kernel.variant import Change
     from testbed.toolchain import Toolchain
 
-__all__ = ["build_driver", "stock_identity"]
+__all__ = ["build_driver", "make_modules", "stock_identity"]
 
-_LAYOUT = "2"  # another one makes every older build out of date
+_LAYOUT = "3"  # another one makes every older build out of date
+_TREE = "/TREE"  # stands for the path of a driver's folder in the objects that are kept
+_BUILD_FILES = ("*.cmd", "*.mod", "modules.order")
 
 
 def stock_identity(kernel: Kernel) -> str:
@@ -51,23 +53,54 @@ def build_driver(
             f"the source of {kernel.name} ({kernel.release}) has no driver {driver}",
             "choose another kernel",
         )
-    files = [each.file for each in changes]
-    key = content_key(_LAYOUT, stock_identity(kernel), toolchain.identity, driver, *files)
-    built = build_once(
-        cache_dir() / "variants" / key,
-        lambda target: _build(headers, source, changes, toolchain, target),
-    )
+    stock_key = content_key(_LAYOUT, stock_identity(kernel), toolchain.identity, driver)
+    key = content_key(stock_key, *(each.file for each in changes))
+
+    def build(target: Path) -> None:
+        stock = build_once(
+            cache_dir() / "drivers" / stock_key,
+            lambda directory: _build_stock(headers, source, toolchain, directory),
+        )
+        _build(headers, stock, changes, toolchain, target)
+
+    built = build_once(cache_dir() / "variants" / key, build)
     return {plain_name(module.name): module for module in sorted(built.glob("*.ko"))}
 
 
-def _build(
-    headers: Path, source: Path, changes: Sequence[Change], toolchain: Toolchain, target: Path
-) -> None:
-    """Build the driver in ``target`` and leave only its modules there, without debug information."""
+def _build_stock(headers: Path, source: Path, toolchain: Toolchain, target: Path) -> None:
+    """Build the unchanged driver in ``target`` and leave all objects there, wherever they are copied to."""
     tree = target / "tree"
     shutil.copytree(source, tree)
+    make_modules(headers, tree, toolchain)
+    _replace_in_build_files(tree, str(tree), _TREE)
+
+
+def _build(headers: Path, stock: Path, changes: Sequence[Change], toolchain: Toolchain, target: Path) -> None:
+    """Build the changed driver in ``target`` and leave only its modules there, without debug information.
+
+    kbuild finds the objects of the unchanged driver, with their times, and compiles only what the changes touch:
+    a third of the time of compiling all, with the same modules as the result.
+    """
+    tree = target / "tree"
+    shutil.copytree(stock / "tree", tree)
+    _replace_in_build_files(tree, _TREE, str(tree))
     for change in changes:
         change.apply(toolchain, tree)
+    make_modules(headers, tree, toolchain)
+    modules = sorted(tree.glob("**/*.ko"))
+    if not modules:
+        raise BuildError(f"building {tree.name} made no module", "its configuration leaves the driver out")
+    toolchain.run(["strip", "--strip-debug", *map(str, modules)], write=[tree], timeout_s=60)
+    for module in modules:
+        module.rename(target / module.name)
+    shutil.rmtree(tree)
+
+
+def make_modules(headers: Path, tree: Path, toolchain: Toolchain) -> None:
+    """Build what has changed in a driver's folder, in place.
+
+    :raise BuildError: it does not compile.
+    """
     # The kernel's messages shall name no path of the cache.
     flags = f"-g0 -ffile-prefix-map={headers.parent}/= -ffile-prefix-map={tree}/="
     make = [
@@ -78,10 +111,16 @@ def _build(
         *("KBUILD_BUILD_USER=testbed", "KBUILD_BUILD_HOST=testbed", "modules"),
     ]
     toolchain.run(make, read=[headers.parent], write=[tree], timeout_s=900)
-    modules = sorted(tree.glob("**/*.ko"))
-    if not modules:
-        raise BuildError(f"building {source.name} made no module", "its configuration leaves the driver out")
-    toolchain.run(["strip", "--strip-debug", *map(str, modules)], write=[tree], timeout_s=60)
-    for module in modules:
-        module.rename(target / module.name)
-    shutil.rmtree(tree)
+
+
+def _replace_in_build_files(tree: Path, old: str, new: str) -> None:
+    """Replace one path by another in what kbuild remembers; times stay, since kbuild goes by them.
+
+    Before 6.13 it remembers commands and lists of objects with the driver's whole path in them.
+    """
+    for pattern in _BUILD_FILES:
+        for file in tree.glob(f"**/{pattern}"):
+            text, times = file.read_text(), file.stat()
+            if old in text:
+                file.write_text(text.replace(old, new))
+                os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))

@@ -1,7 +1,16 @@
 """Variants: named changes of a driver, each a semantic patch ``images/variants/DRIVER/NAME.cocci``.
 
-The first comment line of the file says what the variant is. Every named rule of the file must match the
-driver's source; one that does not is an error that names it, so that no variant is ever half applied.
+The first comment line of the file says what the variant is. Further lines declare, each where it applies::
+
+    // Puts back: 3b7c13dfdcc2 (igb).
+    // Violates: no-spin, carrier-quiet
+    // Control: igb/ring-full-exit
+
+that is, the commit whose repair it undoes, the rules of the contract that a run with it must violate, and the variant
+that must hold them in the same run; without such a line that is the stock driver.
+
+Every named rule of the semantic patch must match the driver's source; one that does not is an error that names
+it, so that no variant is ever half applied.
 """
 
 from __future__ import annotations
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Change", "Variant", "find_variant", "known_variants", "with_variants"]
 
 _RULE = re.compile(r"^@\s*([A-Za-z_]\w*)\b[^@]*@", re.MULTILINE)
+_VIOLATES = re.compile(r"^// Violates: (.+)$", re.MULTILINE)
+_CONTROL = re.compile(r"^// Control: (\S+)$", re.MULTILINE)
 _NOT_A_NAME = frozenset(
     {"depends", "extends", "using", "disable", "script", "initialize", "finalize", "virtual"}
 )
@@ -74,8 +85,20 @@ class Variant:
         texts = (line.strip("/ ") for line in lines)
         return next((text for text in texts if text and not text.startswith("SPDX")), "")
 
+    @property
+    def violates(self) -> tuple[str, ...]:
+        """Return the ids of the contract's rules that a run with it must violate; a repair has none."""
+        found = _VIOLATES.search(self.file.read_text())
+        return tuple(word.strip() for word in found[1].split(",")) if found else ()
+
+    @property
+    def control(self) -> str | None:
+        """Return the variant that must hold those rules in the same run, None for the stock driver."""
+        found = _CONTROL.search(self.file.read_text())
+        return found[1] if found else None
+
     def rules(self) -> list[str]:
-        """Return the names of its rules, in order."""
+        """Return the names of the semantic patch's rules, in order."""
         return [name for name in _RULE.findall(self.file.read_text()) if name not in _NOT_A_NAME]
 
     def apply(self, toolchain: Toolchain, folder: Path) -> None:

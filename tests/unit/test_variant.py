@@ -26,6 +26,8 @@ COCCI = """\
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What it is
 // more of it
+// Violates: no-spin, carrier-quiet
+// Control: igb/two
 @first@
 @@
 - a();
@@ -49,11 +51,15 @@ class SpatchAndMake(FakeToolchain):
         super().__init__("")
         self.matched = matched
         self.commands: list[str] = []
+        self.remembered: list[str] = []
 
     def argv(self, command, *, read=(), write=(), cwd=None):  # type: ignore[no-untyped-def]
         del read, cwd
         self.commands.append(command[0])
         if command[0] == "make":
+            commands = write[0] / ".igb.o.cmd"
+            self.remembered.append(commands.read_text().strip() if commands.exists() else "")
+            commands.write_text(f"gcc {write[0]}/igb.c\n")
             return ["sh", "-c", f"cat {write[0]}/*.c >{write[0]}/igb.ko"]
         if "spatch" in command:
             told = "".join(f"{name} = \n binding out = []\n" for name in self.matched)
@@ -104,6 +110,28 @@ def test_a_variant_tells_what_it_is_and_its_rules(shipped: Path) -> None:
     assert variant.about == "What it is"
     assert variant.rules() == list(ALL)
     assert variant.driver == "igb"
+    assert variant.violates == ("no-spin", "carrier-quiet")
+    assert variant.control == "igb/two"
+
+
+def test_a_variant_without_declarations_violates_nothing_and_is_judged_against_stock(tmp_path: Path) -> None:
+    file = tmp_path / "repair.cocci"
+    file.write_text("// A repair\n@all@\n@@\n- a();\n")
+    assert Variant("igb/repair", file).violates == ()
+    assert Variant("igb/repair", file).control is None
+
+
+def test_objects_of_the_unchanged_driver_serve_all_variants(
+    kernel: Kernel, shipped: Path, tmp_path: Path
+) -> None:
+    (shipped / "igb/two.cocci").write_text(COCCI.replace("What it is", "Another"))
+    toolchain = SpatchAndMake(ALL)
+    with_variants(kernel, ["igb/one"], toolchain)
+    with_variants(kernel, ["igb/two"], toolchain)
+    assert toolchain.commands.count("make") == 3  # the unchanged driver once, and each variant
+    (stock,) = (tmp_path / "cache/drivers").iterdir()
+    assert (stock / "tree/.igb.o.cmd").read_text() == "gcc /TREE/igb.c\n"
+    assert [line.endswith("/tree/igb.c") for line in toolchain.remembered] == [False, True, True]
 
 
 def test_variants_are_listed_by_name() -> None:
