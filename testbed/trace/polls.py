@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
     Numbers = npt.NDArray[np.int64]
 
-__all__ = ["RECONFIGURING", "Polls"]
+__all__ = ["RECONFIGURING", "Polls", "during_reconfiguration"]
 
 #: Steps during which a driver takes its rings down and disables NAPI.
 RECONFIGURING = (
@@ -120,7 +120,7 @@ class Polls:
             cpu=events["cpu"][row].astype(np.int64),
             owner=owner,
             whole=np.ones(len(row), dtype=np.bool_),
-            reconfigured=_during_reconfiguration(events)[row] | _being_disabled(events, row),
+            reconfigured=during_reconfiguration(events)[row] | _being_disabled(events, row),
             completes=none,
             complete_row=none.astype(np.intp),
         )
@@ -168,7 +168,7 @@ class Polls:
         if not len(rows):
             return rows
         owner = self.owner[rows]
-        disabling = _during_reconfiguration(events)[rows] | _being_disabled(events, rows)
+        disabling = during_reconfiguration(events)[rows] | _being_disabled(events, rows)
         cause = np.full(len(rows), fill_value=True) if busy_poll else disabling
         before = self._previous()[owner]
         after_full = (before >= 0) & self.full[before] & (self.napi[before] == self.napi[owner])
@@ -209,7 +209,7 @@ def _being_disabled(events: npt.NDArray[np.void], rows: Rows) -> npt.NDArray[np.
     return disabled
 
 
-def _during_reconfiguration(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+def during_reconfiguration(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
     """Say for each row whether a step of :data:`RECONFIGURING` has begun before it and not ended."""
     begins = np.flatnonzero((events["kind"] == Kind.STEP_BEGIN) & np.isin(events["a"], RECONFIGURING))
     ends = np.flatnonzero(events["kind"] == Kind.STEP_END)

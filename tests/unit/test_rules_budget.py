@@ -6,21 +6,27 @@ import pytest
 from judging import outcome
 from traces import (
     ZERO_COPY,
+    alloc,
     complete,
-    completed,
     event,
     fill,
     frames,
     interleaved,
+    later,
     on,
     poll,
     polled,
+    reaped,
     redirect,
     refused,
     schedule,
+    stack_rx,
+    stack_tx,
     step,
+    times,
     trace_of,
-    tx,
+    tx_done,
+    tx_taken,
     verdict,
 )
 
@@ -161,10 +167,6 @@ FULL = polled(64)
 NO_WAKEUP = {"mode": "zerocopy", "need_wakeup": False, "rx_ring": 64}
 
 
-def times(count: int, what: list) -> list:
-    return [line for _ in range(count) for line in what]
-
-
 def test_sixty_four_idle_full_polls_in_a_row_violate() -> None:
     result = outcome("no-spin", trace_of(times(64, FULL)))
     assert (result.outcome, result.observed, result.limit, len(result.events)) == ("violated", 64, 63, 32)
@@ -214,17 +216,44 @@ def test_a_streak_over_two_cpus_is_one() -> None:
     assert outcome("no-spin", trace_of(times(40, FULL), on(1, times(40, FULL)))).outcome == "violated"
 
 
-def test_frames_on_their_way_out_excuse_two_polls_each() -> None:
-    sending = [line for chunk in range(10) for line in tx(chunk, chunk)]
-    assert outcome("no-spin", trace_of(sending, times(83, FULL))).outcome == "hold"
-    assert outcome("no-spin", trace_of(sending, times(84, FULL))).outcome == "violated"
-    assert outcome("no-spin", trace_of(sending, completed(*range(10)), times(64, FULL))).outcome == "violated"
+@pytest.mark.parametrize(
+    "between", [stack_rx() + FULL, reaped() + FULL, tx_done(3) + FULL, tx_taken(3) + FULL, alloc(3, 9) + FULL]
+)
+def test_whatever_moves_is_progress(between) -> None:
+    assert outcome("no-spin", trace_of(times(40, FULL), between, times(40, FULL))).outcome == "hold"
 
 
-def test_frames_that_nothing_shows_excuse_a_poll_each() -> None:
-    assert outcome("no-spin", trace_of(times(100, FULL), injected=40)).outcome == "hold"
-    assert outcome("no-spin", trace_of(times(104, FULL), injected=40)).outcome == "violated"
-    assert outcome("no-spin", trace_of(frames(1), times(65, FULL), injected=40)).outcome == "violated"
+@pytest.mark.parametrize("between", [tx_done(0) + FULL, tx_taken(0) + FULL, alloc(0, 9) + FULL])
+def test_asking_in_vain_is_no_progress(between) -> None:
+    trace = trace_of(times(40, FULL), between, times(40, FULL), settings=ZERO_COPY)
+    assert outcome("no-spin", trace).outcome == "violated"
+
+
+def test_frames_that_are_cleaned_up_unseen_excuse_a_poll_each() -> None:
+    for sent in (stack_tx(), verdict(1, Verdict.TX)):
+        assert outcome("no-spin", trace_of(times(40, sent), times(103, FULL))).outcome == "hold"
+        assert outcome("no-spin", trace_of(times(40, sent), times(105, FULL))).outcome == "violated"
+    seen = times(40, stack_tx()) + times(40, reaped() + FULL)
+    assert outcome("no-spin", trace_of(seen, times(64, FULL))).outcome == "violated"
+    assert outcome("no-spin", trace_of(times(40, stack_tx(1)), times(64, FULL))).outcome == "violated"
+
+
+def test_a_full_tx_ring_excuses_polls_for_ten_milliseconds() -> None:
+    settings = {**ZERO_COPY, "tx_ring": 64}
+    busy = tx_taken(60) + FULL
+    assert outcome("no-spin", trace_of(busy, times(100, FULL), settings=settings)).outcome == "hold"
+    assert (
+        outcome("no-spin", trace_of(tx_taken(30), times(100, FULL), settings=settings)).outcome == "violated"
+    )
+    trace = trace_of(busy, times(30, FULL), later(11), times(100, FULL), settings=settings)
+    assert outcome("no-spin", trace).outcome == "violated"
+
+
+def test_a_refill_that_came_short_must_be_tried_again_without_need_wakeup() -> None:
+    short = alloc(0, 20) + FULL
+    assert outcome("no-spin", trace_of(times(100, short), settings=NO_WAKEUP)).outcome == "hold"
+    assert outcome("no-spin", trace_of(short, times(100, FULL), settings=NO_WAKEUP)).outcome == "violated"
+    assert outcome("no-spin", trace_of(times(100, short), settings=ZERO_COPY)).outcome == "violated"
 
 
 def test_an_empty_fill_ring_without_need_wakeup_is_no_spin() -> None:

@@ -18,6 +18,7 @@ from testbed.trace.events import EVENT, Counter, Kind, Ledger, Owner, Ring, XdpS
 
 XSKMAP = 17
 DEFAULT_NAPI = 10
+SKIP_NS = "skip_ns"
 Event = dict[str, int]
 ZERO_COPY = {"mode": "zerocopy", "need_wakeup": True}
 
@@ -129,21 +130,90 @@ def interface(which: Counter, value: int) -> list[Event]:
     return event(Kind.INTERFACE, subject=which, c=value)
 
 
-def step(kind: StepKind, *inside: list[Event], number: int = 0) -> list[Event]:
-    lines = event(Kind.STEP_BEGIN, subject=number, a=kind)
+def step(
+    kind: StepKind, *inside: list[Event], number: int = 0, operand: int = 0, done: int = 0
+) -> list[Event]:
+    lines = event(Kind.STEP_BEGIN, subject=number, a=kind, c=operand)
     for part in inside:
         lines = lines + part
-    return lines + event(Kind.STEP_END, subject=number)
+    return lines + event(Kind.STEP_END, subject=number, c=done)
+
+
+def later(ms: float) -> list[Event]:
+    """Let time pass; no row of its own."""
+    return [{SKIP_NS: int(ms * 1_000_000)}]
+
+
+def napi_disabled(*inside: list[Event], napi: int = DEFAULT_NAPI) -> list[Event]:
+    """A driver disables NAPI, does something, and enables it."""
+    lines = event(Kind.DISABLE, subject=napi) + event(Kind.DISABLED, subject=napi)
+    return lines + [line for part in inside for line in part] + event(Kind.ENABLE, subject=napi)
+
+
+def bound(*inside: list[Event], napi: int = DEFAULT_NAPI) -> list[Event]:
+    """A new UMEM, and a zero-copy socket bound to a queue."""
+    return step(StepKind.UMEM) + step(StepKind.BIND, napi_disabled(*inside, napi=napi))
+
+
+def filled(*chunks: int) -> list[Event]:
+    return step(StepKind.FILL, fill(*chunks), done=len(chunks))
+
+
+def alloc(got: int, asked: int | None = None) -> list[Event]:
+    return event(Kind.XSK_ALLOC, a=got, b=got if asked is None else asked)
+
+
+def tx_taken(count: int, most: int = 64) -> list[Event]:
+    return event(Kind.XSK_TX_TAKEN, a=count, b=most)
+
+
+def tx_done(count: int) -> list[Event]:
+    return event(Kind.XSK_TX_DONE, a=count)
+
+
+def need_wakeup(which: Ring, *, wanted: bool) -> list[Event]:
+    return event(Kind.NEED_WAKEUP, subject=which, a=int(wanted))
+
+
+def stack_rx(sequence: int | None = None) -> list[Event]:
+    """A frame that the driver gave to the stack; None: a foreign one."""
+    return event(Kind.STACK_RX, a=64, b=int(sequence is not None), c=sequence or 0)
+
+
+def stack_tx(result: int = 0) -> list[Event]:
+    return event(Kind.STACK_TX, a=64, b=result)
+
+
+def reaped(budget: int = 64) -> list[Event]:
+    return event(Kind.SKB_REAPED, a=budget)
+
+
+def carrier(*, on: bool) -> list[Event]:
+    return event(Kind.CARRIER, a=int(on))
+
+
+def watchdog(napi: int = DEFAULT_NAPI) -> list[Event]:
+    """The timer of gro_flush_timeout fires, and schedules."""
+    return event(Kind.WATCHDOG, subject=napi) + schedule(napi)
+
+
+def times(count: int, what: list[Event]) -> list[Event]:
+    return [line for _ in range(count) for line in what]
 
 
 def events_of(*parts: list[Event]) -> np.ndarray[Any, np.dtype[np.void]]:
-    """Return the table of these events, one microsecond apart."""
+    """Return the table of these events, one microsecond apart where no more time passes."""
     lines = [line for part in parts for line in part]
-    table = np.zeros(len(lines), dtype=EVENT)
-    for row, line in enumerate(lines):
-        table[row]["time_ns"] = 1_000_000 + 1000 * row
+    table = np.zeros(sum(SKIP_NS not in line for line in lines), dtype=EVENT)
+    row, time_ns = 0, 1_000_000
+    for line in lines:
+        time_ns += line.get(SKIP_NS, 0)
+        if SKIP_NS in line:
+            continue
+        table[row]["time_ns"] = time_ns
         for name, value in line.items():
             table[row][name] = value
+        row, time_ns = row + 1, time_ns + 1000
     return table
 
 

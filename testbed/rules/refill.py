@@ -1,0 +1,103 @@
+"""Refilling the Rx ring from the FILL ring: rule 20."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from testbed.rules.deadline import Answer, answer, disturbances, wakeup_limit_ns
+from testbed.rules.outcome import Finding, hold, not_exercised, violated
+from testbed.rules.registry import rule
+from testbed.scenario.program import StepKind
+from testbed.trace.events import Kind, Ring
+from testbed.trace.handover import refills_short
+from testbed.trace.pool import available, usable
+from testbed.trace.wakeups import need_wakeup_at
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from testbed.trace import Trace
+
+    Rows = npt.NDArray[np.intp]
+
+__all__ = ["rx_need_wakeup"]
+
+#: Drivers refill when so many descriptors are empty.
+_BATCH = 16
+
+
+@rule(
+    "rx-need-wakeup",
+    20,
+    statement="A poll that goes idle without a usable Rx descriptor, or whose last refill came short, leaves "
+    "need_wakeup of FILL set; a wakeup with buffers in FILL then makes the driver take some within 10 ms.",
+    sources=[
+        "Documentation/networking/af_xdp.rst, XDP_USE_NEED_WAKEUP bind flag",
+        "include/net/xdp_sock_drv.h, xsk_set_rx_need_wakeup()",
+        "9a91c05f4bd6 (tsnep)",
+    ],
+    needs="a zero-copy socket with need_wakeup, and a poll that completed with a refill that came short or no "
+    "descriptor left, or a wakeup (recvfrom()) with buffers in FILL",
+    exceptions=[
+        "drivers refill in batches of 16: a wakeup that meets fewer empty descriptors is not judged",
+        "polls that did not try to refill, while descriptors are left",
+        "waits cut short by a step that makes the driver start anew, by the link or by the end of the trace",
+        "gro_flush_timeout, which may keep the interrupt masked, is added to the limit",
+        "drivers that allocate buffers one by one: their refills are not seen",
+    ],
+    unit="polls and wakeups",
+)
+def rx_need_wakeup(trace: Trace) -> Finding:
+    """Count the polls that left the flag clear, and the wakeups that moved no buffer."""
+    if not trace.zero_copy or trace.generic_xdp or not trace.flag("need_wakeup"):
+        return not_exercised("the socket is not zero copy with need_wakeup")
+    starved = _starved_polls(trace)
+    silent = starved[need_wakeup_at(trace, Ring.FILL, trace.polls.row[starved]) == 0]
+    woken, vain = _wakeups(trace)
+    if not len(starved) + woken:
+        return not_exercised("FILL never ran dry, and nobody had to wake the driver")
+    if not len(silent) + len(vain):
+        return hold(f"{len(starved)} starved polls set need_wakeup; {woken} wakeups moved buffers")
+    return violated(
+        f"{len(silent)} of {len(starved)} starved polls left need_wakeup clear; "
+        f"{len(vain)} of {woken} wakeups moved no buffer",
+        observed=len(silent) + len(vain),
+        events=[*trace.polls.row[silent], *vain],
+    )
+
+
+def _starved_polls(trace: Trace) -> Rows:
+    """Return the polls of the socket's NAPI that went idle and must be woken to receive again."""
+    polls = trace.polls
+    allocated = trace.rows(Kind.XSK_ALLOC)
+    # What was allocated while NAPI was disabled belongs to no poll, though a poll may follow on its CPU.
+    enabled = np.sort(np.concatenate([trace.rows(Kind.ENABLE), trace.rows(Kind.DISABLED)]))
+    last, begin = polls.last(allocated), polls.last(enabled)
+    serving = np.isin(polls.napi, np.unique(polls.napi[(last >= 0) & (last > begin)]))
+    judged = serving & (polls.completes > 0) & polls.whole & ~polls.reconfigured & (polls.budget > 0)
+    short = np.isin(last, refills_short(trace)) & (last > begin)
+    starved: Rows = np.flatnonzero(judged & (short | (usable(trace, polls.row) == 0)))
+    return starved
+
+
+def _wakeups(trace: Trace) -> tuple[int, list[int]]:
+    """Return how many wakeups with buffers for the driver were decided, and the rows of those in vain."""
+    begins = trace.rows(Kind.STEP_BEGIN, a=StepKind.WAKEUP_RX)
+    ends = trace.rows(Kind.STEP_END)
+    after = np.searchsorted(ends, begins)
+    begins, after = begins[after < len(ends)], after[after < len(ends)]
+    begins = begins[trace.events["c"][ends[after]] > 0]
+    on_nic = usable(trace, begins)
+    empty = (trace.number("rx_ring") or 0) - 1 - on_nic
+    begins = begins[(on_nic >= 0) & (empty >= _BATCH) & (available(trace, begins) > 0)]
+    limit_ns = wakeup_limit_ns(trace)
+    if limit_ns is None:
+        return 0, []
+    rows = trace.rows(Kind.XSK_ALLOC)
+    moved = rows[trace.events["a"][rows] > 0]
+    disturbing = disturbances(trace)
+    answers = [answer(trace, int(row), moved, limit_ns, disturbing) for row in begins]
+    vain = [int(row) for row, said in zip(begins, answers, strict=True) if said is Answer.LATE]
+    return sum(said is not Answer.UNDECIDED for said in answers), vain
