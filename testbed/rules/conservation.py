@@ -13,6 +13,7 @@ from testbed.scenario.program import ALL, StepKind, Verdict
 from testbed.trace.events import Kind
 from testbed.trace.frames import redirected_frames
 from testbed.trace.handover import handed_over
+from testbed.trace.link import link_up_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +80,7 @@ class _Fates:
             "transmitted ones must be on the wire only where it was watched, nobody else sent numbered frames, the "
             "driver reported no exception, the link stayed up and no ring was taken down"
         ),
+        "frames that arrived damaged: rule 24",
         "that memory stays flat is not seen",
     ],
     unit="frames",
@@ -104,6 +106,7 @@ def _fates(trace: Trace) -> _Fates:
     sequence, offered = np.unique(trace.field("c", frames), return_counts=True)
     redirected = redirected_frames(trace)
     verdicts = trace.rows(Kind.VERDICT)
+    reads = [trace.rows(Kind.RX, b=1), trace.rows(Kind.RX, b=-1)]
     end = verdicts[~np.isin(trace.events["subject"][verdicts], (Verdict.REDIRECT, Verdict.PASS))]
     row, judged = _last_of(trace, sequence, frames), _last_of(trace, sequence, verdicts)
     said = trace.field("subject", judged.clip(min=0)) if len(trace.events) else sequence
@@ -115,7 +118,7 @@ def _fates(trace: Trace) -> _Fates:
         stacked=_times(sequence, trace.field("c", trace.rows(Kind.STACK_RX, b=1))),
         taken=_times(sequence, redirected.sequence[redirected.errno == 0]),
         refused=_times(sequence, redirected.sequence[redirected.errno < 0]),
-        read=_times(sequence, trace.field("c", trace.rows(Kind.RX, b=1))),
+        read=_times(sequence, trace.field("c", np.sort(np.concatenate(reads)))),
         ended=_times(sequence, trace.field("c", end)),
         native=trace.kind[row] == Kind.VERDICT,
     )
@@ -203,6 +206,5 @@ def _unsent(trace: Trace, fates: _Fates) -> Rows:
     if len(trace.rows(Kind.XDP_EXCEPTION, a=Verdict.TX)):
         return none
     sent = fates.native & (fates.verdict == Verdict.TX) & ~np.isin(fates.sequence, trace.wire_sequences)
-    down = np.concatenate([trace.rows(Kind.DISABLE), trace.rows(Kind.CARRIER, a=0)])
-    rows: Rows = fates.row[sent & (fates.row > down.max(initial=-1))]
-    return rows
+    rows: Rows = fates.row[sent & (fates.row > trace.rows(Kind.DISABLE).max(initial=-1))]
+    return rows[link_up_at(trace, rows)]

@@ -48,6 +48,8 @@ class Trace:
     :param injected: numbered frames the host put on the guest's wire.
     :param bursts: what the host put there at each barrier, in their order: the step's number, and how many
         numbered frames; empty when unknown. Their sequence numbers go on from burst to burst, from 0.
+    :param links: what the host did to the NIC's link, in order: the barrier's step, and whether the link was up
+        then; empty when it did nothing or that is unknown.
     :param steps: the program, shape ``(s,)``, dtype :data:`~testbed.scenario.program.STEP`; None when unknown.
     :param clock: "virtual", where a limit in time is exact, or "real", where the host may take time away.
     :param wire_sequences: shape ``(m,)``, the sequence numbers of the numbered frames seen leaving the guest,
@@ -65,6 +67,7 @@ class Trace:
     death: str = ""
     injected: int = 0
     bursts: Sequence[tuple[int, int]] = ()
+    links: Sequence[tuple[int, bool]] = ()
     steps: npt.NDArray[np.void] | None = None
     clock: str = "virtual"
     wire_sequences: npt.NDArray[np.int64] | None = None
