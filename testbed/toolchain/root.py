@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 from testbed.cache import cache_dir, content_key, hold, host_errors, locked
 from testbed.errors import HostError
 from testbed.toolchain.archive import explain, find_archive
+from testbed.toolchain.guard import start_guard
 from testbed.toolchain.host import attempt, first_error, follow, need_programs, need_space, program, quiet
 from testbed.toolchain.recipe import RootRecipe, load_recipe
 
@@ -82,6 +83,7 @@ def setup(*, refresh: bool = False, progress: Progress = quiet) -> Path:
     found = current_root()
     if found and not refresh:
         return found
+    start_guard()
     with host_errors(link), locked("toolchain"):
         link.parent.mkdir(exist_ok=True)
         found = current_root()

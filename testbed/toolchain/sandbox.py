@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from testbed.cache import content_key
 from testbed.errors import HostError
+from testbed.toolchain.guard import start_guard
 from testbed.toolchain.host import attempt, first_error, missing_package, mortal, program, run
 from testbed.toolchain.recipe import load_recipe
 from testbed.toolchain.root import current_root
@@ -307,6 +308,7 @@ def open_toolchain(kind: str = "root") -> Toolchain:
 
     :raise HostError: the root is not there, or the host lacks something.
     """
+    start_guard()
     if kind == "host":
         return HostToolchain()
     directory = current_root()
