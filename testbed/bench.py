@@ -20,20 +20,21 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from testbed import image, nic
+from testbed import nic
 from testbed.cache import cache_dir, host_errors
 from testbed.errors import BootError, GuestLost, HostError
-from testbed.guest import Blueprint, Guest, Shape, probe, runtime_directory
+from testbed.guest import Guest, Shape, probe, runtime_directory
 from testbed.guest.machine import Machine
 from testbed.image.cpio import archive
-from testbed.kernel import bootable, resolve, with_variants
-from testbed.run import Request, prepare, run
+from testbed.kernel import resolve, with_variants
+from testbed.run import Request, blueprint, prepare, run
 from testbed.scenario import load
 from testbed.toolchain.host import attempt, first_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from testbed.guest import Blueprint
     from testbed.kernel import Kernel
     from testbed.toolchain import Toolchain
 
@@ -241,29 +242,21 @@ def _boots(
 ) -> dict[str, list[float]]:
     """Measure plain and our own boots in turn, so that whatever slows the machine slows both alike."""
     seconds: dict[str, list[float]] = {PLAIN: [], BOOT: [], SAVE: [], RESTORE: []}
-    blueprint = _blueprint(toolchain, kernel)
+    made = blueprint(toolchain, kernel, nic.get(NIC), Shape(accelerator="tcg", clock="virtual"))
     initramfs = _shell_image(toolchain, directory)
     state = directory / "state"
     for number in range(1, effort.boots + 1):
         say(f"booting, {number} of {effort.boots}")
         seconds[PLAIN].append(plain_boot(toolchain, kernel.vmlinuz, initramfs))
         with _place(directory) as place:
-            booted, saved = _boot_and_save(toolchain, blueprint, place, state)
+            booted, saved = _boot_and_save(toolchain, made, place, state)
         seconds[BOOT].append(booted)
         seconds[SAVE].append(saved)
     say(f"restoring {effort.restores} times")
     for _ in range(effort.restores):
         with _place(directory) as place:
-            seconds[RESTORE].append(_restore(toolchain, blueprint, place, state))
+            seconds[RESTORE].append(_restore(toolchain, made, place, state))
     return seconds
-
-
-def _blueprint(toolchain: Toolchain, kernel: Kernel) -> Blueprint:
-    """Return the guest that `testbed run` uses in virtual time."""
-    device = nic.get(NIC)
-    initramfs = image.with_modules(image.build(toolchain), kernel.module_closure(device.modules))
-    shape = Shape(accelerator="tcg", clock="virtual")
-    return Blueprint(shape, device, bootable(kernel, toolchain), initramfs)
 
 
 def _shell_image(toolchain: Toolchain, directory: Path) -> Path:
@@ -329,11 +322,9 @@ def _read_until_prompt(stream: IO[bytes] | None) -> bytes:
     return log
 
 
-def _boot_and_save(
-    toolchain: Toolchain, blueprint: Blueprint, place: Path, state: Path
-) -> tuple[float, float]:
+def _boot_and_save(toolchain: Toolchain, made: Blueprint, place: Path, state: Path) -> tuple[float, float]:
     since = time.monotonic()
-    with Machine(toolchain, blueprint, place) as machine:
+    with Machine(toolchain, made, place) as machine:
         Guest.boot(machine)
         booted = time.monotonic() - since
         since = time.monotonic()
@@ -343,9 +334,9 @@ def _boot_and_save(
     return booted, saved
 
 
-def _restore(toolchain: Toolchain, blueprint: Blueprint, place: Path, state: Path) -> float:
+def _restore(toolchain: Toolchain, made: Blueprint, place: Path, state: Path) -> float:
     since = time.monotonic()
-    with Machine(toolchain, blueprint, place, state):
+    with Machine(toolchain, made, place, state):
         return time.monotonic() - since
 
 

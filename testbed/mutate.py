@@ -1,7 +1,7 @@
 """How well the testbed sees: known bugs are put back into a driver, and the rules named for them must find each.
 
-A variant counts as caught by a rule when, in one scenario, the variant violates it and the control holds it. The control
-is the stock driver, or the repair that the variant names. Every run is kept in the cache: what was interrupted goes on.
+A variant counts as caught by a rule when, in one scenario, the variant violates it and the control holds it. The
+control is the stock driver, or the repair that the variant names. Every run is kept in the cache, so that one goes on.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Events = npt.NDArray[np.void]
 
-__all__ = ["Request", "Run", "prepare", "run"]
+__all__ = ["Request", "Run", "blueprint", "prepare", "run"]
 
 SETTLE_LIMIT_S = 10.0
 NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -102,10 +102,10 @@ def run(request: Request) -> Run:
     watch = _Watch()
     try:
         _check_support(request)
-        blueprint = _blueprint(request, watch)
+        made = _blueprint(request, watch)
         program = compile_program(request.scenario)
         with runtime_directory() as directory:
-            return _run_guest(request, blueprint, program, directory, watch)
+            return _run_guest(request, made, program, directory, watch)
     except TestbedError as error:
         return Run(_result(request, watch, verdict=error.verdict, error=str(error)))
 
@@ -126,34 +126,35 @@ def _check_support(request: Request) -> None:
         raise Unsupported(f"{request.nic.name} on {release} cannot run {name}: {'; '.join(missing)}")
 
 
+def blueprint(toolchain: Toolchain, kernel: Kernel, nic: Nic, shape: Shape) -> Blueprint:
+    """Return the guest that runs on this kernel and NIC start from; what it is made of is built when missing.
+
+    :raise BuildError: the image cannot be built.
+    """
+    initramfs = image.with_modules(image.build(toolchain), kernel.module_closure(nic.modules))
+    return Blueprint(shape, nic, bootable(kernel, toolchain), initramfs)
+
+
 def _blueprint(request: Request, watch: _Watch) -> Blueprint:
     found = probe(request.toolchain).name
     # Only TCG counts instructions; who asks for virtual time gets TCG, whatever else there is.
     watch.clock = request.clock or ("virtual" if found == "tcg" else "real")
     watch.accelerator = found if watch.clock == "real" else "tcg"
-    base = image.build(request.toolchain)
-    modules = request.kernel.module_closure(request.nic.modules)
-    return Blueprint(
-        shape=Shape(
-            accelerator="kvm" if watch.accelerator == "kvm" else "tcg",
-            clock=watch.clock,
-            vcpus=request.scenario.settings.vcpus,
-        ),
-        nic=request.nic,
-        kernel=bootable(request.kernel, request.toolchain),
-        initramfs=image.with_modules(base, modules),
+    shape = Shape(
+        accelerator="kvm" if watch.accelerator == "kvm" else "tcg",
+        clock=watch.clock,
+        vcpus=request.scenario.settings.vcpus,
     )
+    return blueprint(request.toolchain, request.kernel, request.nic, shape)
 
 
-def _run_guest(
-    request: Request, blueprint: Blueprint, program: Program, directory: Path, watch: _Watch
-) -> Run:
-    if not is_saved(request.toolchain, blueprint):
+def _run_guest(request: Request, made: Blueprint, program: Program, directory: Path, watch: _Watch) -> Run:
+    if not is_saved(request.toolchain, made):
         since = time.monotonic()
-        save(request.toolchain, blueprint)
+        save(request.toolchain, made)
         watch.note("boot_s", since)
     since = time.monotonic()
-    with restored(request.toolchain, blueprint, directory, request.pcap) as guest:
+    with restored(request.toolchain, made, directory, request.pcap) as guest:
         watch.note("restore_s", since)
         since = time.monotonic()
         outcome = conduct(guest, program, request.timeout_s)

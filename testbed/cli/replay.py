@@ -34,7 +34,7 @@ def command(*, result: Path, as_json: bool, toolchain: str) -> None:
     if as_json:
         click.echo(encode_result(done.result), nl=False)
     else:
-        console_for(sys.stdout).print(run_report(done.result))
+        console_for(sys.stdout).print(run_report(done.result), crop=False)
     if done.result.trace is None:
         sys.exit(done.result.exit_status())
     equal = done.result.trace.sequence_digest == recorded.trace.sequence_digest

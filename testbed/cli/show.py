@@ -26,7 +26,7 @@ def command(result: Path, rule: str | None) -> None:
     loaded = load_result(result)
     rule_id = None if rule is None else rule_named(rule).id
     if rule_id is None:
-        console_for(sys.stdout).print(run_report(loaded))
+        console_for(sys.stdout).print(run_report(loaded), crop=False)
         click.echo()
     if rule_id is None and loaded.trace is None:
         return

@@ -42,7 +42,7 @@ class _Terminal:
 
     def show(self, run: Run) -> None:
         if run.trace:
-            console_for(sys.stdout).print(run_report(run.result))
+            console_for(sys.stdout).print(run_report(run.result), crop=False)
 
     def end(self) -> None:
         return
