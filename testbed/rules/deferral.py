@@ -92,10 +92,11 @@ def _drains(trace: Trace, napi: int) -> Iterator[_Drain]:
     let_go = (completed >= 0) & (trace.events["b"][completed] == 1)
     streak: list[int] = []
     for index, poll in enumerate(own.tolist()):
-        if not idle[index] or deferral[index] <= 0 or (streak and deferral[index] != deferral[index - 1]):
-            if streak:
-                yield _Drain(tuple(streak), int(deferral[index - 1]), ended=False)
+        counted = idle[index] and deferral[index] > 0
+        if streak and not (counted and deferral[index] == deferral[index - 1]):
+            yield _Drain(tuple(streak), int(deferral[index - 1]), ended=False)
             streak = []
+        if not counted:
             continue
         streak.append(poll)
         if let_go[index]:
