@@ -27,7 +27,8 @@ from testbed.guest import Guest, Shape, probe, runtime_directory
 from testbed.guest.machine import Machine
 from testbed.image.cpio import archive
 from testbed.kernel import resolve, with_variants
-from testbed.run import Request, blueprint, prepare, run
+from testbed.preparation import blueprint_of
+from testbed.run import Request, prepare, run
 from testbed.scenario import load
 from testbed.toolchain.host import attempt, first_error
 
@@ -242,7 +243,7 @@ def _boots(
 ) -> dict[str, list[float]]:
     """Measure plain and our own boots in turn, so that whatever slows the machine slows both alike."""
     seconds: dict[str, list[float]] = {PLAIN: [], BOOT: [], SAVE: [], RESTORE: []}
-    made = blueprint(toolchain, kernel, nic.get(NIC), Shape(accelerator="tcg", clock="virtual"))
+    made = blueprint_of(toolchain, kernel, nic.get(NIC), Shape(accelerator="tcg", clock="virtual"))
     initramfs = _shell_image(toolchain, directory)
     state = directory / "state"
     for number in range(1, effort.boots + 1):

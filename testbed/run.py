@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from testbed import image
 from testbed.errors import GuestLost, TestbedError, Unsupported
-from testbed.guest import Blueprint, Shape, conduct, is_saved, probe, restored, runtime_directory, save
-from testbed.kernel import bootable
+from testbed.guest import conduct, is_saved, restored, runtime_directory, save
+from testbed.preparation import blueprint_of, shape_of
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
 from testbed.rules import judge, load_waivers
 from testbed.scenario import compile_program, required
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from testbed.guest import Clock, Outcome
+    from testbed.guest import Blueprint, Clock, Outcome
     from testbed.kernel import Kernel
     from testbed.nic import Nic
     from testbed.result import Verdict
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     Events = npt.NDArray[np.void]
 
-__all__ = ["Request", "Run", "blueprint", "prepare", "run"]
+__all__ = ["Request", "Run", "prepare", "run"]
 
 SETTLE_LIMIT_S = 10.0
 NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -126,26 +125,10 @@ def _check_support(request: Request) -> None:
         raise Unsupported(f"{request.nic.name} on {release} cannot run {name}: {'; '.join(missing)}")
 
 
-def blueprint(toolchain: Toolchain, kernel: Kernel, nic: Nic, shape: Shape) -> Blueprint:
-    """Return the guest that runs on this kernel and NIC start from; what it is made of is built when missing.
-
-    :raise BuildError: the image cannot be built.
-    """
-    initramfs = image.with_modules(image.build(toolchain), kernel.module_closure(nic.modules))
-    return Blueprint(shape, nic, bootable(kernel, toolchain), initramfs)
-
-
 def _blueprint(request: Request, watch: _Watch) -> Blueprint:
-    found = probe(request.toolchain).name
-    # Only TCG counts instructions; who asks for virtual time gets TCG, whatever else there is.
-    watch.clock = request.clock or ("virtual" if found == "tcg" else "real")
-    watch.accelerator = found if watch.clock == "real" else "tcg"
-    shape = Shape(
-        accelerator="kvm" if watch.accelerator == "kvm" else "tcg",
-        clock=watch.clock,
-        vcpus=request.scenario.settings.vcpus,
-    )
-    return blueprint(request.toolchain, request.kernel, request.nic, shape)
+    shape = shape_of(request.toolchain, request.clock, vcpus=request.scenario.settings.vcpus)
+    watch.clock, watch.accelerator = shape.clock, shape.accelerator
+    return blueprint_of(request.toolchain, request.kernel, request.nic, shape)
 
 
 def _run_guest(request: Request, made: Blueprint, program: Program, directory: Path, watch: _Watch) -> Run:

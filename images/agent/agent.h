@@ -34,6 +34,8 @@ void channel_open(void);
 void channel_send(enum tb_message type, const void *records, __u32 count, __u32 record_bytes);
 const void *channel_mailbox(__u32 *pages);
 const struct tb_step *channel_program(__u32 *count);
+const void *channel_payload(void);
+__u32 channel_payload_bytes(void);
 void channel_stop_machine(void);
 void channel_mark_resumed(void);
 void channel_barrier(const struct tb_barrier *barrier);
@@ -95,6 +97,10 @@ int xsk_kick_tx(void);
 int xsk_wakeup_rx(void);
 int xsk_wakeup_tx(void);
 int xsk_snapshot(void);
+
+/* exec.c: a program of the user's. Both return -errno, exec_store() the number of bytes. */
+int exec_store(const struct tb_step *step);
+int exec_run(bool terminal);
 
 /* steps.c */
 __u32 steps_run(const struct tb_step *steps, __u32 count, int *error);

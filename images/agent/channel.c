@@ -80,6 +80,16 @@ const struct tb_step *channel_program(__u32 *count)
 	return mailbox->steps;
 }
 
+const void *channel_payload(void)
+{
+	return (const char *)mailbox + TB_PAYLOAD_OFFSET;
+}
+
+__u32 channel_payload_bytes(void)
+{
+	return mailbox_bytes - TB_PAYLOAD_OFFSET;
+}
+
 void channel_stop_machine(void)
 {
 	asm volatile("outb %b0, %w1" : : "a"(1), "Nd"(TB_STOP_PORT) : "memory");

@@ -21,6 +21,8 @@
 #define TB_STOP_PORT 0x505   /* QEMU's pvpanic: writing 1 stops the machine at this very instruction */
 #define TB_MAX_STEPS 16384
 #define TB_PAGE_BYTES 4096
+#define TB_PAYLOAD_OFFSET 65536 /* in the mailbox: where the content of a file lies; a program that has files ends before */
+#define TB_ARGUMENTS_PATH "/run/arguments"
 
 /*
  * A message is this header and `count` records of `record_bytes` each. The guest writes its messages to TB_MESSAGE_PORT.
@@ -43,6 +45,9 @@ enum tb_message {
 	TB_BARRIER = 4, /* guest: one tb_barrier, then the machine stops */
 	TB_END = 5,     /* guest: one tb_end, then the machine stops */
 	TB_FAILURE = 6, /* guest: bytes of text; the agent cannot go on */
+	TB_STDOUT = 7,	/* guest: bytes that the user's program wrote */
+	TB_STDERR = 8,
+	TB_EXITED = 9,	/* guest: one tb_exited; the user's program has ended */
 };
 
 struct tb_ready {
@@ -71,6 +76,10 @@ struct tb_barrier {
 struct tb_end {
 	__u32 steps_done;
 	__s32 error; /* -errno of the step that ended the program, or 0 */
+};
+
+struct tb_exited {
+	__s32 status; /* as wait(2) has it */
 };
 
 struct tb_step {
@@ -108,6 +117,8 @@ enum tb_step_kind {
 	TB_STEP_STACK_SEND = 21, /* count; a: frame bytes; numbered frames through the stack (AF_PACKET) */
 	TB_STEP_LOG_LINE = 22,	/* a, b, c: up to 24 bytes of text for the kernel log */
 	TB_STEP_CPUS = 23,	/* a: the CPU of the agent, b: the CPU of the NIC's interrupts */
+	TB_STEP_FILE = 32,	/* count: bytes of the payload; a, b, c: path; queue: 1 to append to what is there */
+	TB_STEP_EXEC = 33,	/* run what TB_ARGUMENTS_PATH says; a: 1 on the terminal, 0 with its output as messages */
 };
 
 #define TB_VERDICT_BY_FRAME 0x100u /* the XDP action is the frame's byte at TB_VERDICT_AT */

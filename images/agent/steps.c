@@ -156,6 +156,11 @@ static int step_cpus(const struct tb_step *step)
 	return settled(0);
 }
 
+static int step_exec(const struct tb_step *step)
+{
+	return exec_run(step->a);
+}
+
 static step_function *const functions[] = {
 	[TB_STEP_RINGS] = step_rings,
 	[TB_STEP_UMEM] = step_umem,
@@ -180,6 +185,8 @@ static step_function *const functions[] = {
 	[TB_STEP_STACK_SEND] = step_stack_send,
 	[TB_STEP_LOG_LINE] = step_log_line,
 	[TB_STEP_CPUS] = step_cpus,
+	[TB_STEP_FILE] = exec_store,
+	[TB_STEP_EXEC] = step_exec,
 };
 
 static int run_step(const struct tb_step *step)

@@ -50,7 +50,12 @@ def main() -> None:
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except Exception as error:  # noqa: BLE001 - Python's own end has status 1, which says that a rule is violated
-        sys.exit(report_error(_as_ours(error), as_json="--json" in sys.argv))
+        sys.exit(report_error(_as_ours(error), as_json="--json" in _own_words()))
+
+
+def _own_words() -> list[str]:
+    """Return what stands on the command line for us; what follows ``--`` is for a program in the guest."""
+    return sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
 
 
 def _as_ours(error: Exception) -> TestbedError:

@@ -2,6 +2,7 @@
 
 from testbed.guest.accelerator import probe
 from testbed.guest.conductor import conduct
+from testbed.guest.execute import Command, execute
 from testbed.guest.guest import Guest, Outcome
 from testbed.guest.qemu import Blueprint, Clock, Shape
 from testbed.guest.runtime import runtime_directory
@@ -10,10 +11,12 @@ from testbed.guest.snapshot import is_saved, restored, save
 __all__ = [
     "Blueprint",
     "Clock",
+    "Command",
     "Guest",
     "Outcome",
     "Shape",
     "conduct",
+    "execute",
     "is_saved",
     "probe",
     "restored",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["Barrier", "Channel", "End", "Message", "MessageType", "Ready", "program_message"]
+__all__ = ["Barrier", "Channel", "End", "Exited", "Message", "MessageType", "Ready", "program_message"]
 
 MAGIC = 0x44454254
 VERSION = 1
@@ -38,6 +38,12 @@ class MessageType(enum.IntEnum):
     BARRIER = 4
     END = 5
     FAILURE = 6
+    STDOUT = 7
+    STDERR = 8
+    EXITED = 9
+
+
+_OF_PROGRAM = {MessageType.STDOUT, MessageType.STDERR, MessageType.EXITED}
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,23 @@ class End:
         return cls(*message.unpack(cls.LAYOUT))
 
 
+@dataclass(frozen=True)
+class Exited:
+    """The user's program ended; ``status`` is what wait(2) says of it."""
+
+    status: int
+
+    LAYOUT = struct.Struct("<i")
+
+    @classmethod
+    def of(cls, message: Message) -> Self:
+        """Decode the message.
+
+        :raise GuestLost: it has another size.
+        """
+        return cls(*message.unpack(cls.LAYOUT))
+
+
 def program_message(steps: bytes, count: int) -> bytes:
     """Return what belongs into the agent's mailbox: a header and ``count`` step records."""
     return HEADER.pack(MAGIC, VERSION, MessageType.PROGRAM, count, len(steps) // max(count, 1)) + steps
@@ -150,6 +173,8 @@ class Channel:
     """
 
     def __init__(self, sock: socket.socket) -> None:
+        #: Called in the channel's thread with what concerns the user's program: its output, its end, in order.
+        self.on_program: Callable[[Message], None] = _forget
         self._sock = sock
         self._messages: queue.Queue[Message | GuestLost] = queue.Queue()
         self._reader = threading.Thread(target=self._read, name="agent-channel", daemon=True)
@@ -190,17 +215,27 @@ class Channel:
             raise GuestLost(f"expected {kind.name} from the agent, got {message}")
         return message
 
+    def _take(self, message: Message) -> None:
+        if message.type in _OF_PROGRAM:
+            self.on_program(message)
+        else:
+            self._messages.put(message)
+
     def _read(self) -> None:
         try:
             with self._sock.makefile("rb") as stream:
                 while header := stream.read(HEADER.size):
-                    self._messages.put(_parse(header, stream.read))
+                    self._take(_parse(header, stream.read))
         except GuestLost as error:
             self._messages.put(error)
         except OSError as error:
             self._messages.put(GuestLost(f"the agent's channel broke: {error}"))
         else:
             self._messages.put(GuestLost("QEMU closed the agent's channel"))
+
+
+def _forget(_message: Message) -> None:
+    """Take a message that nobody waits for."""
 
 
 def _parse(header: bytes, read: Callable[[int], bytes]) -> Message:

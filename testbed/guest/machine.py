@@ -6,7 +6,6 @@ import contextlib
 import socket
 import subprocess
 import time
-from dataclasses import astuple
 from typing import TYPE_CHECKING, Self
 
 from testbed.errors import GuestLost, HostError
@@ -37,6 +36,7 @@ class Machine:
     sooner, and says goodbye to everything it opened.
 
     :param directory: for the console log and QEMU's own messages; must exist and be ours alone.
+    :param gdb: a listening socket on which QEMU serves a debugger.
     :param state: a file that :meth:`save` of such a machine wrote; the guest continues from there.
     :raise GuestLost: QEMU does not start, or does not take the state.
     """
@@ -48,43 +48,45 @@ class Machine:
         directory: Path,
         state: Path | None = None,
         pcap: Path | None = None,
+        gdb: socket.socket | None = None,
     ) -> None:
         self.console = directory / "console.log"
         self._messages = directory / "qemu.log"
         self.console.touch()
         self._stack = contextlib.ExitStack()
         try:
-            self._start(toolchain, blueprint, state, pcap)
+            self._start(toolchain, blueprint, state, pcap, gdb)
         except BaseException:
             self._stack.close()
             raise
 
     def _start(
-        self, toolchain: Toolchain, blueprint: Blueprint, state: Path | None, pcap: Path | None
+        self,
+        toolchain: Toolchain,
+        blueprint: Blueprint,
+        state: Path | None,
+        pcap: Path | None,
+        gdb: socket.socket | None,
     ) -> None:
         self.memory = self._stack.enter_context(GuestMemory(blueprint.shape.memory_mib << 20))
-        pairs = [socket.socketpair() for _ in range(3)]
+        pairs = [socket.socketpair() for _ in range(4)]
         theirs = [pair[1] for pair in pairs]
         theirs[2].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WIRE_BUFFER_BYTES)
-        monitor, agent, wire = (pair[0] for pair in pairs)
-        inherited = Descriptors(theirs[0].fileno(), theirs[1].fileno(), theirs[2].fileno(), self.memory.fd)
+        monitor, agent, wire, self.terminal = (pair[0] for pair in pairs)
+        inherited = Descriptors(
+            monitor=theirs[0].fileno(),
+            agent=theirs[1].fileno(),
+            wire=theirs[2].fileno(),
+            memory=self.memory.fd,
+            terminal=theirs[3].fileno() if blueprint.shape.terminal else -1,
+            gdb=gdb.fileno() if gdb else -1,
+        )
         command = command_line(blueprint, self.console, inherited, incoming=state is not None)
         inputs = [blueprint.kernel, blueprint.initramfs, *([state] if state else [])]
         argv = toolchain.argv(command, read=inputs, write=[self.console.parent])
-        for end in (*theirs, monitor, agent, wire):
+        for end in (*theirs, monitor, agent, wire, self.terminal):
             self._stack.callback(end.close)
-        with self._messages.open("wb") as messages:
-            try:
-                self._process = subprocess.Popen(
-                    argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=messages,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=astuple(inherited),
-                    start_new_session=True,  # Ctrl-C is ours to handle, not QEMU's
-                )
-            except OSError as error:
-                raise HostError(f"QEMU cannot be started: {error}", "run `testbed doctor`") from error
+        self._process = self._launch(argv, inherited)
         for end in theirs:
             end.close()
         self._stack.callback(self._end_process)
@@ -98,6 +100,20 @@ class Machine:
         self.wire = self._stack.enter_context(Wire(wire, pcap))
         if state:
             self._migrate("migrate-incoming", state)
+
+    def _launch(self, argv: list[str], inherited: Descriptors) -> subprocess.Popen[bytes]:
+        with self._messages.open("wb") as messages:
+            try:
+                return subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=messages,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=inherited.all(),
+                    start_new_session=True,  # Ctrl-C is ours to handle, not QEMU's
+                )
+            except OSError as error:
+                raise HostError(f"QEMU cannot be started: {error}", "run `testbed doctor`") from error
 
     def __enter__(self) -> Self:
         return self
@@ -124,6 +140,10 @@ class Machine:
     def resume(self) -> None:
         """Let the guest run on."""
         self.monitor.execute("cont")
+
+    def end(self) -> None:
+        """End QEMU at once, also from another thread; whoever waits for it gets :class:`GuestLost`."""
+        self._process.terminate()
 
     def save(self, path: Path) -> None:
         """Write the state of the stopped machine to a file in the machine's own directory.

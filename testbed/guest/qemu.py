@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from testbed.nic import GUEST_MAC
@@ -41,22 +41,33 @@ class Shape:
     """What a guest is besides kernel and NIC.
 
     :param clock: ``virtual`` counts instructions and is the same on every host; ``real`` follows the host's clock.
+    :param terminal: whether it has a second serial port, /dev/ttyS1, for a person.
     """
 
     accelerator: Literal["tcg", "kvm"] = "tcg"
     clock: Clock = "virtual"
     vcpus: int = 1
     memory_mib: int = 256
+    terminal: bool = False
 
 
 @dataclass(frozen=True)
 class Descriptors:
-    """File descriptors that QEMU inherits: its ends of our socket pairs, and the guest's memory."""
+    """File descriptors that QEMU inherits: its ends of our socket pairs, the guest's memory, a listening socket.
+
+    :param terminal: -1 when the shape has none. :param gdb: -1 when there is no debugger.
+    """
 
     monitor: int
     agent: int
     wire: int
     memory: int
+    terminal: int = -1
+    gdb: int = -1
+
+    def all(self) -> list[int]:
+        """Return those that there are."""
+        return [fd for fd in astuple(self) if fd >= 0]
 
 
 def _device(properties: dict[str, str | int]) -> str:
@@ -79,6 +90,18 @@ def _clock_arguments(shape: Shape) -> list[str]:
         *("-object", pacer),
         *("-rtc", "base=2026-01-01,clock=vm"),
     ]
+
+
+def _person_arguments(shape: Shape, inherited: Descriptors) -> list[str]:
+    """Return what a person at a terminal or in a debugger needs."""
+    arguments = []
+    if shape.terminal:
+        arguments += ["-chardev", f"socket,id=terminal,fd={inherited.terminal}"]
+        arguments += ["-device", "isa-serial,chardev=terminal"]
+    if inherited.gdb >= 0:
+        arguments += ["-chardev", f"socket,id=gdb,fd={inherited.gdb},server=on,wait=off"]
+        arguments += ["-gdb", "chardev:gdb"]
+    return arguments
 
 
 @dataclass(frozen=True)
@@ -133,5 +156,6 @@ def command_line(blueprint: Blueprint, console: Path, inherited: Descriptors, *,
         *("-device", nic_device),
         *("-device", "pvpanic", "-action", "panic=pause"),
         *_clock_arguments(shape),
+        *_person_arguments(shape, inherited),
         *(("-incoming", "defer") if incoming else ()),
     ]

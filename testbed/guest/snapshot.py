@@ -20,6 +20,7 @@ from testbed.guest.machine import Machine
 from testbed.guest.qemu import Descriptors, command_line
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
     from testbed.guest.qemu import Blueprint
@@ -75,15 +76,19 @@ def _origin(toolchain: Toolchain, blueprint: Blueprint) -> Origin:
 
 @contextmanager
 def restored(
-    toolchain: Toolchain, blueprint: Blueprint, directory: Path, pcap: Path | None = None
+    toolchain: Toolchain,
+    blueprint: Blueprint,
+    directory: Path,
+    pcap: Path | None = None,
+    gdb: socket.socket | None = None,
 ) -> Iterator[Guest]:
     """Give a guest that waits for a program; it ends with the context.
 
-    :param directory: for its console log; see :class:`testbed.guest.machine.Machine`.
+    :param directory: for its console log; this, ``pcap`` and ``gdb``: see :class:`testbed.guest.machine.Machine`.
     :raise BootError: there was no snapshot, and the guest does not become ready.
     :raise GuestLost: QEMU does not take the snapshot.
     """
     saved = save(toolchain, blueprint)
     agent = msgspec.json.decode((saved / AGENT).read_bytes(), type=_Agent)
-    with Machine(toolchain, blueprint, directory, saved / STATE, pcap) as machine:
+    with Machine(toolchain, blueprint, directory, saved / STATE, pcap, gdb) as machine:
         yield Guest(machine, agent.ready, agent.shared)

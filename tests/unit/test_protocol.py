@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.guest import channel
+from testbed.guest.execute import PAYLOAD_OFFSET
 from testbed.scenario import program
 from testbed.trace import events
 
@@ -29,6 +30,7 @@ SIZES = {
     "struct tb_ready": channel.Ready.LAYOUT.size,
     "struct tb_barrier": channel.Barrier.LAYOUT.size,
     "struct tb_end": channel.End.LAYOUT.size,
+    "struct tb_exited": channel.Exited.LAYOUT.size,
     "struct tb_step": program.STEP.itemsize,
     "struct tb_event": events.EVENT.itemsize,
 }
@@ -37,6 +39,7 @@ CONSTANTS = {
     "TB_VERSION": channel.VERSION,
     "TB_MAX_STEPS": program.MAX_STEPS,
     "TB_ALL": program.ALL,
+    "TB_PAYLOAD_OFFSET": PAYLOAD_OFFSET,
 }
 
 

@@ -51,7 +51,10 @@ WRONG = [
         HEAD + "- inject:\n    count: 3\n    byte: 64",
         "f.yaml:5: steps[0].inject.byte: expected a field out of",
     ),
-    (HEAD + "- inject: {step: rx_drain}", "inject: expected a field out of count, bytes, verdict, seen 'step'"),
+    (
+        HEAD + "- inject: {step: rx_drain}",
+        "inject: expected a field out of count, bytes, verdict, seen 'step'",
+    ),
     (HEAD + "- rx_drain: few", "expected an integer, 1 to 65536, or all, seen 'few'"),
     (HEAD + "- rx_drain: {count: {a: b}}", "steps[0].rx_drain.count: expected an integer"),
     (HEAD + "- set: {}", "steps[0].set: expected a value for napi_defer_hard_irqs or gro_"),
