@@ -11,6 +11,7 @@
 @zero_is_no_limit@
 identifier clean = {igb_clean_rx_irq, igb_clean_rx_irq_zc};
 identifier packets, budget;
+statement body;
 @@
 clean(..., const int budget)
 {
@@ -18,6 +19,6 @@ clean(..., const int budget)
 while (likely(
 -	packets < budget
 +	!budget || packets < budget
-	)) { ... }
+	)) body
 ...+>
 }

@@ -10,31 +10,19 @@
 
 @no_frame_counts@
 identifier clean = {igb_clean_rx_irq, igb_clean_rx_irq_zc};
-identifier packets;
 @@
 clean(...)
 {
 <+...
-while (likely(packets < budget)) {
-	<+...
--	packets++;
-	...+>
-}
+-total_packets++;
 ...+>
 }
 
 @each_descriptor_counts@
-identifier no_frame_counts.packets;
-identifier clean = {igb_clean_rx_irq, igb_clean_rx_irq_zc};
+symbol total_packets;
 identifier size;
-expression length;
 @@
-clean(...)
-{
-<+...
-size = le16_to_cpu(length);
-+packets++;
++total_packets++;
 if (!size)
 	break;
-...+>
-}
+dma_rmb();

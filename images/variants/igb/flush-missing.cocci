@@ -4,22 +4,14 @@
 // Puts back: 9caca6ac0e26 (bnxt).
 // Violates: flush-before-complete
 //
-// A redirect followed by a drop, a refusal or an XDP_TX in the same poll stays on its per-CPU list until another poll
+// A redirect followed by any other verdict in the same poll stays on its per-CPU list until another poll
 // flushes it; its frame reaches the socket late or, at the end of the traffic, never.
 
-@last_one_decides@
-identifier clean = {igb_clean_rx_irq, igb_clean_rx_irq_zc};
-identifier verdict, remembered;
-statement otherwise;
+@each_frame_forgets@
+symbol xdp_xmit;
+identifier size;
 @@
-clean(...)
-{
-<+...
-+remembered = verdict;
-if (\(likely(verdict & (IGB_XDP_TX | IGB_XDP_REDIR))\|verdict & (IGB_XDP_TX | IGB_XDP_REDIR)\)) {
-	remembered |= verdict;
-	...
-} else
-	otherwise
-...+>
-}
+if (!size)
+	break;
++xdp_xmit = 0;
+dma_rmb();
