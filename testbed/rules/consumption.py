@@ -1,4 +1,4 @@
-"""What a poll does and what it says it did: rules 10 and 11."""
+"""What a poll does and what it says it did: rules 10, 11 and 38."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import numpy as np
 
 from testbed.rules.outcome import Finding, hold, not_exercised, violated
 from testbed.rules.registry import rule
+from testbed.scenario.program import Verdict
+from testbed.trace.events import Kind
 from testbed.trace.handover import handed_over, moved, refills_short, unseen_sends
 
 if TYPE_CHECKING:
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
 
     from testbed.trace import Trace
 
-__all__ = ["bounded_consumption", "idle_reports_zero"]
+__all__ = ["bounded_consumption", "full_poll_justified", "idle_reports_zero"]
 
 _NAPI = "Documentation/networking/napi.rst, Driver API"
+#: Drivers bound the frames that they clean up in a poll, none of them by less.
+_LEAST_TX_LIMIT = 64
 
 
 @rule(
@@ -103,3 +107,63 @@ def _excused(polls: npt.NDArray[np.intp], sends: npt.NDArray[np.intp]) -> npt.ND
         excused[index] = used < sent
         used += int(excused[index])
     return excused
+
+
+@rule(
+    "full-poll-justified",
+    38,
+    statement="A poll that returns its whole budget, and so says that work remains, has seen a reason: its budget "
+    "of frames, a batch of the TX ring that gave all it asked for, a bound on cleaning up, or a failed refill.",
+    sources=[_NAPI, "3b7c13dfdcc2 (igb: a count below zero read as plenty)", "ed0907e3bdcf (ice)"],
+    needs="a poll that returned its whole budget",
+    exceptions=[
+        "polls while the driver takes its rings down, or whose beginning is not in the trace",
+        "a Tx ring without a free descriptor: the device still sends",
+        "entries of the TX ring taken one by one: how many were asked for is not seen",
+        "each frame whose clean-up leaves no event excuses one poll after it was sent",
+        "a frame for which there was no memory",
+        "drivers that serve several Rx rings in one NAPI and divide the budget among them",
+    ],
+    unit="polls",
+)
+def full_poll_justified(trace: Trace) -> Finding:
+    """Count the full polls without a reason that shows."""
+    polls = trace.polls
+    judged = polls.full & polls.whole & ~polls.reconfigured
+    if not judged.any():
+        return not_exercised("no poll returned its whole budget")
+    reasons = (polls.count(handed_over(trace)) >= polls.budget) | (_cleaned(trace) >= _LEAST_TX_LIMIT)
+    reasons |= polls.count(np.sort(np.concatenate([refills_short(trace), _tx_remains(trace)]))) > 0
+    reasons |= polls.count(_without_memory(trace)) > 0
+    groundless = np.flatnonzero(judged & ~reasons)
+    bad = groundless[~_excused(polls.row[groundless], unseen_sends(trace))]
+    total = int(judged.sum())
+    if not len(bad):
+        return hold(f"{total} full polls had a reason")
+    return violated(
+        f"{len(bad)} of {total} full polls had nothing left to do", observed=len(bad), events=polls.row[bad]
+    )
+
+
+def _cleaned(trace: Trace) -> npt.NDArray[np.int64]:
+    """Return for each poll how many sent frames it was seen to clean up."""
+    polls = trace.polls
+    done = trace.rows(Kind.XSK_TX_DONE)
+    done = done[polls.owner[done] >= 0]
+    entries = np.bincount(polls.owner[done], weights=trace.events["a"][done], minlength=len(polls))
+    return polls.count(trace.rows(Kind.SKB_REAPED)) + entries.astype(np.int64)
+
+
+def _tx_remains(trace: Trace) -> npt.NDArray[np.intp]:
+    """Return the rows at which the driver took all it asked for from the TX ring, or could ask for nothing."""
+    rows = trace.rows(Kind.XSK_TX_TAKEN)
+    remains: npt.NDArray[np.intp] = rows[trace.events["a"][rows] >= trace.events["b"][rows]]
+    return remains
+
+
+def _without_memory(trace: Trace) -> npt.NDArray[np.intp]:
+    """Return the verdicts for the stack that no frame to the stack followed."""
+    passed = trace.rows(Kind.VERDICT, subject=Verdict.PASS)
+    stacked = trace.field("c", trace.rows(Kind.STACK_RX, b=1))
+    lost: npt.NDArray[np.intp] = passed[~np.isin(trace.field("c", passed), stacked)]
+    return lost

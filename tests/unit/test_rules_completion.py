@@ -1,4 +1,4 @@
-"""Rules 3, 5, 10 and 11: each on traces that hold it, violate it, and do not exercise it."""
+"""Rules 3, 5, 10, 11 and 38: each on traces that hold it, violate it, and do not exercise it."""
 
 from __future__ import annotations
 
@@ -240,3 +240,70 @@ def test_each_napi_answers_for_itself() -> None:
     trace = trace_of(idle(0), foreign(1), poll(work=1), poll(work=1, napi=11))
     result = outcome("idle-reports-zero", trace)
     assert (result.outcome, result.events) == ("violated", [trace.polls.row[2]])
+
+
+# full-poll-justified
+
+
+def full(*inside, budget=64):
+    return schedule() + [line for part in inside for line in part] + polled(budget, budget)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        foreign(64),
+        tx_taken(8, 8),
+        tx_taken(1, 1),
+        tx_taken(0, 0),
+        tx_done(64),
+        times(64, reaped()),
+        tx_done(40) + times(24, reaped()),
+        alloc(3, 16),
+        verdict(1, Verdict.PASS),
+    ],
+    ids=[
+        "its budget of frames",
+        "a batch that was full",
+        "an entry taken alone",
+        "no room in the Tx ring",
+        "entries cleaned up",
+        "skbs cleaned up",
+        "both",
+        "a refill that came short",
+        "a frame without memory",
+    ],
+)
+def test_a_full_poll_with_a_reason_holds(reason) -> None:
+    result = outcome("full-poll-justified", trace_of(full(reason)))
+    assert (result.outcome, result.observed) == ("hold", 0)
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [[], foreign(63), tx_taken(7, 8), tx_taken(0, 8), tx_done(63), alloc(16, 16), verdict(1, Verdict.DROP)],
+)
+def test_a_full_poll_without_one_violates(inside) -> None:
+    trace = trace_of(poll(work=1), full(inside))
+    result = outcome("full-poll-justified", trace)
+    assert (result.outcome, result.observed, result.events) == ("violated", 1, [trace.polls.row[1]])
+
+
+def test_a_small_budget_needs_few_frames() -> None:
+    for budget in (1, 8):
+        assert (
+            outcome("full-poll-justified", trace_of(full(foreign(budget), budget=budget))).outcome == "hold"
+        )
+    assert outcome("full-poll-justified", trace_of(full(foreign(7), budget=8))).outcome == "violated"
+
+
+def test_a_clean_up_that_leaves_no_event_is_a_reason_once() -> None:
+    assert outcome("full-poll-justified", trace_of(stack_tx(), full())).outcome == "hold"
+    result = outcome("full-poll-justified", trace_of(stack_tx(), full(), full()))
+    assert (result.outcome, result.observed) == ("violated", 1)
+
+
+def test_short_polls_and_drivers_starting_anew_need_no_reason() -> None:
+    trace = trace_of(poll(work=63), event(Kind.DISABLE, subject=10), full())
+    assert outcome("full-poll-justified", trace).outcome == "not-exercised"
+    assert outcome("full-poll-justified", trace_of(polled(64))).outcome == "not-exercised"

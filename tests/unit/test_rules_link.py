@@ -98,6 +98,46 @@ def test_counters_are_compared_with_themselves_only() -> None:
     assert agree(reading(3), poll(refused(1), work=1)).outcome == "not-exercised"
 
 
+def counted(*parts, **facts):
+    return outcome("statistics-agree", trace_of(*parts, settings={"mode": "none"}, **facts))
+
+
+def packets(value):
+    return step(StepKind.SNAPSHOT_RINGS, interface(RX_PACKETS, value))
+
+
+def received(first, count):
+    return poll(*(stack_rx(n) for n in range(first, first + count)), work=count)
+
+
+def test_packets_that_nobody_sent_violate() -> None:
+    for value, said in ((8, "hold"), (7, "hold"), (9, "violated")):
+        result = counted(packets(0), received(0, 8), packets(value), injected=8)
+        assert result.outcome == said
+    assert result.message == "rx_packets grew by more than the frames that came 1 times"
+
+
+def test_what_was_counted_before_does_not_come_again() -> None:
+    late = [packets(0), received(0, 8), packets(8), received(8, 2)]
+    assert counted(*late, packets(10), injected=10).outcome == "hold"
+    assert counted(*late, packets(11), injected=10).outcome == "violated"
+
+
+def test_frames_come_when_they_are_injected() -> None:
+    def grown(value):
+        first, second = step(StepKind.HOST, number=1), step(StepKind.HOST, number=2)
+        return counted(
+            packets(0), first, received(0, 3), packets(value), second, injected=6, bursts=[(1, 3), (2, 3)]
+        )
+
+    assert (grown(3).outcome, grown(4).outcome) == ("hold", "violated")
+
+
+def test_frames_without_a_number_may_be_more_than_known() -> None:
+    assert counted(packets(0), poll(stack_rx(), work=1), packets(9), injected=8).outcome == "hold"
+    assert counted(packets(0), packets(9)).outcome == "hold"
+
+
 # carrier-quiet
 
 SPIN = polled(64)
