@@ -42,7 +42,8 @@ def run_report(result: Result) -> RenderableType:
     if result.error:
         parts.append(Text(result.error, style=VERDICT_STYLE[result.verdict]))
     if result.rules:
-        parts.append(_rules(result.rules))
+        parts.append(_rules([rule for rule in result.rules if rule.outcome != "not-exercised"]))
+        parts += _not_exercised(result.rules)
     if result.counters:
         parts.append(Text(_counted(result.counters)))
     if result.trace:
@@ -88,17 +89,22 @@ def _rules(rules: list[RuleResult]) -> Table:
         column.no_wrap = True
     for rule in rules:
         message = f"{rule.message}; waived: {rule.waiver}" if rule.waiver else rule.message
-        style = OUTCOME_STYLE[rule.outcome]
-        quiet = "dim" if rule.outcome == "not-exercised" else ""
         table.add_row(
-            Text(str(rule.number), style=quiet),
-            Text(rule.id, style=quiet),
-            Text(rule.outcome, style=style),
-            Text(measure(rule), style=quiet),
-            Text("" if rule.limit is None else str(rule.limit), style=quiet),
-            Text(message, style=quiet),
+            str(rule.number),
+            rule.id,
+            Text(rule.outcome, style=OUTCOME_STYLE[rule.outcome]),
+            measure(rule),
+            "" if rule.limit is None else str(rule.limit),
+            message,
         )
     return table
+
+
+def _not_exercised(rules: list[RuleResult]) -> list[RenderableType]:
+    """Return one line for the rules that the run says nothing of; why, the result's JSON has for each."""
+    names = [rule.id for rule in rules if rule.outcome == "not-exercised"]
+    style = OUTCOME_STYLE["not-exercised"]
+    return [Text(f"not exercised: {', '.join(names)}", style=style)] if names else []
 
 
 def _counted(counters: Counters) -> str:
