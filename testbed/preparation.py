@@ -12,6 +12,7 @@ from testbed.kernel import bootable
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
+    from pathlib import Path
 
     from testbed.guest import Clock, Guest
     from testbed.kernel import Kernel
@@ -53,16 +54,23 @@ def blueprint_of(toolchain: Toolchain, kernel: Kernel, nic: Nic, shape: Shape) -
 
 @contextmanager
 def ready_guest(
-    toolchain: Toolchain, kernel: Kernel, nic: Nic, shape: Shape, gdb: socket.socket | None = None
+    toolchain: Toolchain,
+    kernel: Kernel,
+    nic: Nic,
+    shape: Shape,
+    *,
+    gdb: socket.socket | None = None,
+    pcap: Path | None = None,
 ) -> Iterator[Guest]:
     """Give a guest that waits for a program; it ends with the context.
 
     :param gdb: a listening socket on which QEMU serves a debugger.
+    :param pcap: where to record the frames of both directions.
     :raise TestbedError: it cannot be built, booted or restored.
     """
     blueprint = blueprint_of(toolchain, kernel, nic, shape)
     with (
         runtime_directory() as directory,
-        restored(toolchain, blueprint, directory, gdb=gdb) as guest,
+        restored(toolchain, blueprint, directory, pcap, gdb) as guest,
     ):
         yield guest

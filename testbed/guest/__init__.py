@@ -5,6 +5,7 @@ from testbed.guest.conductor import conduct
 from testbed.guest.execute import Command, execute
 from testbed.guest.guest import Guest, Outcome
 from testbed.guest.qemu import Blueprint, Clock, Shape
+from testbed.guest.running import running
 from testbed.guest.runtime import runtime_directory
 from testbed.guest.snapshot import is_saved, restored, save
 
@@ -20,6 +21,7 @@ __all__ = [
     "is_saved",
     "probe",
     "restored",
+    "running",
     "runtime_directory",
     "save",
 ]
