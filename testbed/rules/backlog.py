@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["full_when_backlogged", "irq_rate"]
 
 _ONE_INSTANT = "real time: frames trickle in while the driver polls"
-#: At least so many frames of a burst must wait before its interrupts are counted.
+#: At least so many frames of a burst must wait before its interrupts are counted, and so many be handed over.
 _LOADED = 64
+_HANDED_OVER = 16
 _FRAMES_PER_IRQ = 8
 
 
@@ -94,10 +95,11 @@ def _polls_of(trace: Trace, burst: Burst) -> Iterator[tuple[int, int]]:
     13,
     statement="While a burst waits to be polled, there is less than one interrupt for each 8 of its frames.",
     sources=["Documentation/networking/napi.rst, Introduction: interrupt mitigation"],
-    needs="a burst of which at least 64 frames lay in the Rx ring at one instant, handed over to the last",
+    needs="a burst of which at least 64 frames lay in the Rx ring at one instant, and 16 were handed over",
     exceptions=[
         "low load: other interrupts than those of a burst's own polls do not count",
-        "moderation switched off (rx-usecs 0)",
+        "moderation switched off (rx-usecs 0), and busy polling",
+        "bursts that met a full RX ring or a pool without buffers: their polls leave early",
         (
             "that there are no more than 1.2 interrupts for each completion is not judged: QEMU's igb raises "
             "them whether masked or not"
@@ -108,22 +110,24 @@ def _polls_of(trace: Trace, burst: Burst) -> Iterator[tuple[int, int]]:
 )
 def irq_rate(trace: Trace) -> Finding:
     """Take the burst that is furthest above its limit; ``limit`` is that burst's."""
+    left = np.concatenate([trace.rows(Kind.REDIRECT, a=-errno.ENOBUFS), refills_short(trace)])
     counted = []
-    for burst in bursts(trace):
-        loaded = burst.waiting >= _LOADED and len(burst.frames) == burst.waiting
-        if loaded and not _unmoderated(trace, int(burst.frames[0])):
+    for burst in bursts(trace) if not trace.flag("busy_poll") else ():
+        first, last, taken = int(burst.frames[0]), int(burst.frames[-1]), len(burst.frames)
+        hindered = ((left > first) & (left < last)).any() or _unmoderated(trace, first)
+        if burst.waiting >= _LOADED and taken >= _HANDED_OVER and not hindered:
             irqs = _interrupts(trace, burst)
-            counted.append((len(irqs) - (burst.waiting - 1) // _FRAMES_PER_IRQ, irqs, burst.waiting))
+            counted.append((len(irqs) - (taken - 1) // _FRAMES_PER_IRQ, irqs, taken))
     if not counted:
         return not_exercised("no burst of 64 frames or more lay in the Rx ring at one instant")
-    excess, irqs, waiting = max(counted, key=lambda one: one[0])
-    limit = (waiting - 1) // _FRAMES_PER_IRQ
+    excess, irqs, taken = max(counted, key=lambda one: one[0])
+    limit = (taken - 1) // _FRAMES_PER_IRQ
     if excess <= 0:
         return hold(
-            f"at most {len(irqs)} interrupts while {waiting} frames waited", observed=len(irqs), limit=limit
+            f"at most {len(irqs)} interrupts for {taken} frames that waited", observed=len(irqs), limit=limit
         )
     return violated(
-        f"{len(irqs)} interrupts while {waiting} frames waited", observed=len(irqs), limit=limit, events=irqs
+        f"{len(irqs)} interrupts for {taken} frames that waited", observed=len(irqs), limit=limit, events=irqs
     )
 
 

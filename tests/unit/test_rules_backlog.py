@@ -242,8 +242,25 @@ def test_small_bursts_are_low_load() -> None:
     assert outcome("irq-rate", burst(nibbled(1, 64), count=64)).outcome == "violated"
 
 
-def test_a_burst_that_was_not_taken_to_its_end_says_nothing() -> None:
-    assert outcome("irq-rate", burst(nibbled(4, 80))).outcome == "not-exercised"
+def test_a_burst_that_was_not_taken_to_its_end_is_judged_by_what_was() -> None:
+    for taken, said in ((15, "not-exercised"), (16, "violated"), (80, "violated")):
+        assert outcome("irq-rate", burst(nibbled(8, taken))).outcome == said
+    assert outcome("irq-rate", burst(woken(), stack_poll(0, 64))).outcome == "hold"
+
+
+def test_polls_that_must_leave_early_cost_interrupts() -> None:
+    def exits(leave):
+        polls = [woken() + poll(frames(n), leave(n), work=2) for n in range(0, 60, 2)]
+        return zero_copy(90, *polls)
+
+    assert outcome("irq-rate", exits(lambda n: frame(n + 1))).outcome == "violated"
+    assert outcome("irq-rate", exits(lambda n: refused(n + 1))).outcome == "not-exercised"
+    assert outcome("irq-rate", exits(lambda n: frame(n + 1) + alloc(0, 2))).outcome == "not-exercised"
+
+
+def test_busy_polling_takes_its_time() -> None:
+    trace = burst(nibbled(8), settings={**STACK, "busy_poll": True})
+    assert outcome("irq-rate", trace).outcome == "not-exercised"
 
 
 def test_without_moderation_nothing_is_judged() -> None:
