@@ -54,8 +54,8 @@ class Polls:
     :param owner: shape ``(n,)``: for each event the poll it happened in, or -1.
     :param whole: whether the poll's beginning is surely in the trace: not for the first poll of a CPU, unless
         its NAPI was seen scheduled there before.
-    :param reconfigured: whether at its end a step that disables NAPI (:data:`RECONFIGURING`) was under way, or
-        its NAPI was being disabled and not yet enabled again.
+    :param reconfigured: whether at its end its NAPI was being disabled and not yet enabled again, or a step that
+        disables NAPI (:data:`RECONFIGURING`) was under way and had not enabled it.
     :param completes: how many COMPLETE of its own NAPI its driver made in it.
     :param complete_row: the row of the first of them, or -1.
     """
@@ -120,7 +120,7 @@ class Polls:
             cpu=events["cpu"][row].astype(np.int64),
             owner=owner,
             whole=np.ones(len(row), dtype=np.bool_),
-            reconfigured=during_reconfiguration(events)[row] | _being_disabled(events, row),
+            reconfigured=_reconfigured(events, row),
             completes=none,
             complete_row=none.astype(np.intp),
         )
@@ -207,6 +207,20 @@ def _being_disabled(events: npt.NDArray[np.void], rows: Rows) -> npt.NDArray[np.
         last = events["kind"][own[before.clip(min=0)]]
         disabled[named] = (before >= 0) & (last == Kind.DISABLE)
     return disabled
+
+
+def _reconfigured(events: npt.NDArray[np.void], rows: Rows) -> npt.NDArray[np.bool_]:
+    """Say for rows that name a NAPI whether its driver was about to disable it, or had not enabled it again."""
+    begins = np.flatnonzero((events["kind"] == Kind.STEP_BEGIN) & np.isin(events["a"], RECONFIGURING))
+    enables = np.flatnonzero(events["kind"] == Kind.ENABLE)
+    begun = np.append(begins, -1)[np.searchsorted(begins, rows) - 1]
+    anew = np.zeros(len(rows), dtype=np.bool_)
+    for napi in np.unique(events["subject"][enables]):
+        own = enables[events["subject"][enables] == napi]
+        named = events["subject"][rows] == napi
+        anew[named] = np.append(own, -1)[np.searchsorted(own, rows[named]) - 1] > begun[named]
+    under_way: npt.NDArray[np.bool_] = during_reconfiguration(events)[rows] & ~anew
+    return under_way | _being_disabled(events, rows)
 
 
 def during_reconfiguration(events: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:

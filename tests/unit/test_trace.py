@@ -151,6 +151,15 @@ def test_completions_by_the_core_are_told_apart(trace, completes) -> None:
     assert trace.polls.completes.tolist() == completes
 
 
+def test_a_napi_that_was_enabled_again_in_a_step_is_no_longer_reconfigured() -> None:
+    inside = polled(1) + event(Kind.DISABLE, subject=10) + polled(2) + event(Kind.DISABLED, subject=10)
+    after = event(Kind.ENABLE, subject=10) + polled(3) + polled(4, napi=11)
+    trace = trace_of(polled(0), step(StepKind.BIND, inside, after), polled(5))
+    assert trace.polls.reconfigured.tolist() == [False, True, True, False, True, False]
+    again = trace_of(step(StepKind.BIND, inside, after), step(StepKind.UNBIND, polled(6)))
+    assert again.polls.reconfigured[-1]
+
+
 def test_the_polls_of_a_hundred_thousand_events_are_found_at_once() -> None:
     one = events_of(poll(frames(*range(10)), work=10))
     trace = trace_of()
