@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.rules.deadline import MILLISECOND_NS, Answer, answer, disturbances
+from testbed.rules.deadline import MILLISECOND_NS, Answer, answer, disturbances, wakeup_limit_ns
 from testbed.rules.outcome import Finding, hold, not_exercised, violated
 from testbed.rules.registry import rule
 from testbed.scenario.program import StepKind
 from testbed.trace.events import Kind
 from testbed.trace.handover import moved
 from testbed.trace.polls import during_reconfiguration
-from testbed.trace.pool import sendable
+from testbed.trace.pool import free_tx_slots, sendable
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,6 +26,7 @@ __all__ = ["carrier_quiet"]
 
 _QUIET_NS = 50 * MILLISECOND_NS
 _RESUME_NS = 1000 * MILLISECOND_NS
+_FREE_SLOTS = 16
 
 
 @rule(
@@ -99,17 +100,18 @@ def _resumed(trace: Trace) -> tuple[int, list[int]]:
     begins = begins[np.isin(trace.events["a"][begins], (StepKind.STACK_SEND, StepKind.TX_KICK))]
     stack = trace.events["a"][begins] == StepKind.STACK_SEND
     zero_copy = trace.zero_copy and not trace.generic_xdp
-    begins = begins[stack | (zero_copy & (sendable(trace, begins) > 0))]
+    able = (sendable(trace, begins) > 0) & (free_tx_slots(trace, begins) >= _FREE_SLOTS)
+    begins = begins[stack | (zero_copy & able)]
     taken = trace.rows(Kind.XSK_TX_TAKEN)
     sent = np.union1d(taken[trace.events["a"][taken] > 0], trace.rows(Kind.STACK_TX, b=0))
     disturbing = disturbances(trace)
-    limit_ns = trace.patience_ns(10 * MILLISECOND_NS)
+    limit_ns = wakeup_limit_ns(trace)
     tried, failed = 0, []
-    for row in begins.tolist():
+    for row in begins.tolist() if limit_ns is not None else ():
         last_up = int(np.searchsorted(ups, row)) - 1
         if last_up < 0 or _down_at(trace, row):
             continue
-        said = answer(trace, row, sent, limit_ns, disturbing)
+        said = answer(trace, row, sent, limit_ns or 0, disturbing)
         late = trace.time_ns(row) - trace.time_ns(int(ups[last_up])) >= trace.patience_ns(_RESUME_NS)
         tried += said is Answer.IN_TIME or (late and said is Answer.LATE)
         failed += [row] if late and said is Answer.LATE else []

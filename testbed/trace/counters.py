@@ -35,10 +35,11 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     - frames_injected: put on the guest's wire by the host.
     - frames_on_wire: frames of any kind seen leaving the guest.
-    - frames_to_driver: handed by the driver to our XDP program; without a program, the growth of rx_packets.
+    - frames_to_driver: handed over by the driver, to our XDP program or to the stack; where neither saw one,
+      the growth of rx_packets.
     - frames_to_socket: read whole and intact from the socket's RX ring.
-    - frames_to_stack: passed to the stack by our XDP program, or for want of a socket; without a program, the
-      growth of rx_packets.
+    - frames_to_stack: passed to the stack by our XDP program, or for want of a socket, or by the driver while
+      there was no program; where nothing shows a frame, the growth of rx_packets.
     - frames_refused: whose redirect failed at least once.
     - frames_dropped_by_program: dropped by our XDP program.
     - frames_lost: injected, but reached neither socket, stack nor a program's drop, transmit or redirect to
@@ -122,17 +123,19 @@ def _received(trace: Trace) -> dict[str, int]:
     verdicts = {action: _sequences(trace, Kind.VERDICT, "subject", action) for action in Verdict}
     redirected = redirected_frames(trace)
     elsewhere = redirected.sequence[(redirected.errno == 0) & np.isin(redirected.map_type, list(_MapType))]
-    passed = np.concatenate([verdicts[Verdict.PASS], redirected.socketless])
     presented = trace.field("c", trace.rows(Kind.VERDICT))
-    program = len(presented) > 0
-    to_stack = _distinct(passed) if program else _growth(trace, Kind.INTERFACE, Counter.RX_PACKETS)
+    stacked = _sequences(trace, Kind.STACK_RX, "b", 1)
+    unasked = stacked[~np.isin(stacked, presented)]
+    passed = np.concatenate([verdicts[Verdict.PASS], redirected.socketless, unasked])
     consumed = [passed, verdicts[Verdict.DROP], verdicts[Verdict.TX], elsewhere[elsewhere != FOREIGN]]
-    reached = _distinct(np.concatenate([delivered, *consumed])) + (0 if program else to_stack)
+    handed = _distinct(np.concatenate([presented, stacked]))
+    unseen = 0 if handed else _growth(trace, Kind.INTERFACE, Counter.RX_PACKETS)
+    reached = _distinct(np.concatenate([delivered, *consumed])) + unseen
     return {
         "frames_injected": trace.injected,
-        "frames_to_driver": _distinct(presented) if program else to_stack,
+        "frames_to_driver": handed or unseen,
         "frames_to_socket": _distinct(delivered),
-        "frames_to_stack": to_stack,
+        "frames_to_stack": _distinct(passed) + unseen,
         "frames_refused": redirected.refused(),
         "frames_dropped_by_program": _distinct(verdicts[Verdict.DROP]),
         "frames_lost": max(0, trace.injected - reached),

@@ -26,6 +26,7 @@ from traces import (
     ring,
     rx,
     schedule,
+    stack_rx,
     statistic,
     step,
     trace_of,
@@ -260,6 +261,18 @@ def test_without_a_program_the_interface_says_what_the_stack_got() -> None:
     )
     counters = count(trace)
     assert (counters.frames_to_stack, counters.frames_to_driver, counters.frames_lost) == (5, 5, 2)
+
+
+def test_without_a_program_the_drivers_own_frames_say_more_than_the_interface() -> None:
+    trace = trace_of(
+        interface(Counter.RX_PACKETS, 100),
+        poll(stack_rx(1), stack_rx(2), stack_rx(), work=3),
+        poll(verdict(3, Verdict.PASS), stack_rx(3), verdict(4, Verdict.DROP), work=2),
+        interface(Counter.RX_PACKETS, 105),
+        injected=7,
+    )
+    counters = count(trace)
+    assert (counters.frames_to_stack, counters.frames_to_driver, counters.frames_lost) == (3, 4, 3)
 
 
 def test_a_frame_without_a_socket_goes_to_the_stack() -> None:
