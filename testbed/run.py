@@ -18,7 +18,7 @@ from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
 from testbed.rules import judge, load_waivers
 from testbed.scenario import compile_program, required
 from testbed.scenario.program import StepKind
-from testbed.scenario.steps import Inject
+from testbed.scenario.steps import Inject, Link
 from testbed.trace import Trace, count, decode_events, sequence_digest, with_splat_rows
 from testbed.trace.events import Kind
 from testbed.traffic.frames import parse
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from testbed.result import Verdict
     from testbed.rules import Waiver
     from testbed.scenario import Program, Scenario
+    from testbed.scenario.steps import HostStep
     from testbed.toolchain import Toolchain
 
     Events = npt.NDArray[np.void]
@@ -145,16 +146,20 @@ def _run_guest(request: Request, made: Blueprint, program: Program, directory: P
         guest.machine.wire.settle(SETTLE_LIMIT_S)
         frames = guest.machine.wire.take_all()
         console = guest.machine.console_text()
-    trace = _trace(request, program, outcome, frames, console)
+    trace = _trace(request, watch.clock, program, outcome, frames, console)
     return Run(_judged(request, watch, trace, len(frames)), trace, console)
 
 
-def _trace(request: Request, program: Program, outcome: Outcome, frames: list[bytes], console: str) -> Trace:
+def _trace(
+    request: Request, clock: Clock, program: Program, outcome: Outcome, frames: list[bytes], console: str
+) -> Trace:
     events = decode_events(outcome.events)
     _check_begun(program, outcome, events, console)
     numbered = [found.sequence for frame in frames if (found := parse(frame)) and found.intact]
     settings: dict[str, object] = msgspec.to_builtins(request.scenario.settings)
     log = console.splitlines()
+    host_steps = _host_steps(program, events)
+    bursts = [(number, step.count) for number, step in host_steps if isinstance(step, Inject)]
     return Trace(
         events=with_splat_rows(events, log),
         lost=outcome.lost,
@@ -165,7 +170,11 @@ def _trace(request: Request, program: Program, outcome: Outcome, frames: list[by
         nic=request.nic.name,
         alive=not outcome.death,
         death=outcome.death,
-        injected=_injected(program, events),
+        injected=sum(count for _, count in bursts),
+        bursts=bursts,
+        links=[(number, step.state == "up") for number, step in host_steps if isinstance(step, Link)],
+        steps=program.steps,
+        clock=clock,
         wire_sequences=np.array(numbered, dtype=np.int64),
     )
 
@@ -192,12 +201,11 @@ def _check_begun(program: Program, outcome: Outcome, events: Events, console: st
         raise GuestLost(f"{where} failed: {why}")
 
 
-def _injected(program: Program, events: Events) -> int:
-    """Return how many frames the host put on the wire: those of the barriers that were reached."""
+def _host_steps(program: Program, events: Events) -> list[tuple[int, HostStep]]:
+    """Return what the host did and in which step, in order: the barriers that were reached."""
     done = events["subject"][events["kind"] == Kind.STEP_END]
-    barriers = done[program.steps["kind"][done] == StepKind.HOST]
-    steps = (program.actions[number] for number in program.steps["a"][barriers].tolist())
-    return sum(step.count for step in steps if isinstance(step, Inject))
+    barriers = done[program.steps["kind"][done] == StepKind.HOST].tolist()
+    return [(number, program.actions[int(program.steps["a"][number])]) for number in barriers]
 
 
 def _judged(request: Request, watch: _Watch, trace: Trace, frames_on_wire: int) -> Result:
