@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import socket
 import subprocess
 import time
@@ -27,6 +29,7 @@ __all__ = ["Machine"]
 MIGRATION_LIMIT_S = 60.0
 WIRE_BUFFER_BYTES = 4 << 20  # for what the guest sends while we do not get to read; the kernel may grant less
 END_LIMIT_S = 10.0
+NO_SPACE = os.strerror(errno.ENOSPC)
 
 
 class Machine:
@@ -163,7 +166,14 @@ class Machine:
         while status != "completed":
             status = str(self.monitor.wait_for("MIGRATION", deadline - time.monotonic())["status"])
             if status == "failed":
-                raise GuestLost(f"QEMU could not {command} {path}: {self.last_words()}")
+                raise self._not_migrated(command, path)
+
+    def _not_migrated(self, command: str, path: Path) -> GuestLost:
+        why = (
+            self.monitor.execute("query-migrate").get("error-desc") or self.last_words() or "no reason given"
+        )
+        remedy = "free some space, or point TESTBED_CACHE to a larger disk" if NO_SPACE in why else ""
+        return GuestLost(f"QEMU could not {command} {path}: {' '.join(why.split())}", remedy)
 
     def _end_process(self) -> None:
         self._process.terminate()
