@@ -40,13 +40,15 @@ def _compile(toolchain: Toolchain, target: Path) -> None:
         return toolchain.run(command, read=[SOURCES], write=[target], cwd=target, timeout_s=COMPILE_LIMIT_S)
 
     agent, observer = SOURCES / "agent", SOURCES / "observer"
+    # Neither where the sources lie nor where they are built may be seen in what is built.
+    nowhere = (f"-ffile-prefix-map={SOURCES}/=", f"-ffile-prefix-map={target}=.")
     bpf = ("-O2", "-g", "-mcpu=v3", "--target=bpf", "-I/usr/include/x86_64-linux-gnu", f"-I{agent}")
-    run("clang", *bpf, *WARNINGS, "-c", str(observer / "observer.bpf.c"), "-o", "observer.bpf.o")
+    run("clang", *bpf, *nowhere, *WARNINGS, "-c", str(observer / "observer.bpf.c"), "-o", "observer.bpf.o")
     skeleton = run("bpftool", "gen", "skeleton", "observer.bpf.o", "name", "observer")
     (target / "observer.skel.h").write_text(skeleton)
     units = [str(path) for path in sorted(agent.glob("*.c"))]
     flags = ("-std=gnu17", "-O2", "-s", "-D_GNU_SOURCE", f"-I{agent}", "-I.")
-    run("gcc", *flags, *WARNINGS, "-o", "agent", *units, "-lbpf", "-lz")
+    run("gcc", *flags, *nowhere, *WARNINGS, "-o", "agent", *units, "-lbpf", "-lz")
 
 
 def key(toolchain: Toolchain) -> str:
