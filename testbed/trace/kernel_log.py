@@ -44,7 +44,7 @@ _HEADLINES = tuple(
         ("lockup", r"watchdog: BUG: \w+ lockup - |(?:NMI )?watchdog: .*hard LOCKUP"),
         ("refcount", r"refcount_t: "),
         ("list", r"(?:list_add|list_del) corruption"),
-        ("NAPI", r"NAPI poll function .* returned |.*: Budget exhausted after napi rescheduled"),
+        ("NAPI", r"(?:.*: )?NAPI poll function .* returned |.*: Budget exhausted after napi rescheduled"),
         ("XDP", r"Missing xdp_do_flush\(\) invocation after NAPI by "),
         ("netpoll", r".* exceeded budget in poll|netpoll_send_skb_on_dev\(\): .* enabled interrupts in poll"),
         ("Tx timeout", r"(?:.*: )?NETDEV WATCHDOG: |.*: Detected Tx Unit Hang"),

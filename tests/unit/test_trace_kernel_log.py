@@ -32,7 +32,9 @@ SPLATS = {
     "workqueue": "BUG: workqueue lockup - pool cpus=0 node=0 flags=0x0 nice=0 stuck for 32s!",
     "atomic": "BUG: scheduling while atomic: swapper/0/0/0x00000102",
     "sleeping": "BUG: sleeping function called from invalid context at kernel/locking/mutex.c:283",
-    "budget": "NAPI poll function igb_poll+0x0/0x120 [igb] returned 65, exceeding its budget of 64.",
+    "budget": "e1000e 0000:00:01.0 eth0: NAPI poll function e1000e_poll+0x0/0x330 [e1000e] returned 70, "
+    "exceeding its budget of 64.",
+    "older budget": "NAPI poll function igb_poll+0x0/0x120 [igb] returned 65, exceeding its budget of 64.",
     "rescheduled": "eth0: Budget exhausted after napi rescheduled",
     "flush": "Missing xdp_do_flush() invocation after NAPI by igb_poll+0x0/0x120 [igb]",
     "Tx timeout": "igb 0000:00:03.0 eth0: NETDEV WATCHDOG: CPU: 0: transmit queue 0 timed out 5008 ms",
