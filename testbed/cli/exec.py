@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,25 +20,62 @@ from testbed.preparation import ready_guest, shape_of
 from testbed.toolchain import open_toolchain
 
 if TYPE_CHECKING:
-    from testbed.guest import Clock, Guest
+    from collections.abc import Callable, Sequence
 
-__all__ = ["Pipes", "command", "exit_status"]
+    from testbed.guest import Clock, Guest
+    from testbed.kernel import Kernel
+    from testbed.nic import Nic
+    from testbed.toolchain import Toolchain
+
+__all__ = ["Found", "Pipes", "command", "exit_status", "find_guest", "guest_options"]
 
 _PROGRAM = "/run/program"
 _BROKEN_PIPE = 141  # as a shell reports a program that SIGPIPE ended
 
 
+@dataclass(frozen=True)
+class Found:
+    """What the options of a guest name."""
+
+    toolchain: Toolchain
+    kernel: Kernel
+    nic: Nic
+
+
+def guest_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say in which guest something runs."""
+    options = (
+        click.option("--nic", required=True, help="The emulated NIC; see `testbed list nics`."),
+        click.option(
+            "--kernel", default="", help="BASE[@variant=NAME]...; the newest distribution kernel by default."
+        ),
+        click.option("--variant", multiple=True, help="A named change to the driver; repeatable."),
+        click.option(
+            "--clock",
+            type=click.Choice(["virtual", "real"]),
+            help="Virtual under TCG, real under KVM by default.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def find_guest(nic: str, kernel: str, variants: Sequence[str]) -> Found:
+    """Resolve what the options name; all names are looked at before anything is built.
+
+    :raise TestbedError: one of them is unknown, or cannot be had.
+    """
+    chosen = nics.get(nic)
+    base, named = check_names(kernel, variants)
+    toolchain = open_toolchain()
+    return Found(toolchain, with_variants(resolve(base), named, toolchain), chosen)
+
+
 @click.command("exec", context_settings={"allow_interspersed_args": False})
 @click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--nic", required=True, help="The emulated NIC; see `testbed list nics`.")
-@click.option(
-    "--kernel", default="", help="BASE[@variant=NAME]...; the newest distribution kernel by default."
-)
-@click.option("--variant", multiple=True, help="A named change to the driver; repeatable.")
-@click.option(
-    "--clock", type=click.Choice(["virtual", "real"]), help="Virtual under TCG, real under KVM by default."
-)
+@guest_options
 @click.option("--timeout", type=click.FloatRange(1, 86400), default=60.0, help="Seconds for the program.")
 def command(
     *,
@@ -51,15 +89,13 @@ def command(
 ) -> None:
     """Run PROGRAM, a static x86-64 binary, in the guest: the NIC is eth0, up, with 192.0.2.2/24.
 
-    Its stdout and stderr come out on ours, and its exit status is ours; 128+N when signal N ended it. It reads nothing
-    on stdin.
+    Its stdout and stderr come out on ours, and its exit status is ours; 128+N when signal N ended it. It reads
+    nothing on stdin.
     """
-    chosen = nics.get(nic)
-    base, variants = check_names(kernel, variant)
     what = Command({_PROGRAM: read_program(program)}, _PROGRAM, (str(program), *arguments))
-    toolchain = open_toolchain()
-    changed = with_variants(resolve(base), variants, toolchain)
-    with ready_guest(toolchain, changed, chosen, shape_of(toolchain, clock)) as guest:
+    found = find_guest(nic, kernel, variant)
+    shape = shape_of(found.toolchain, clock)
+    with ready_guest(found.toolchain, found.kernel, found.nic, shape) as guest:
         sys.exit(Pipes(guest).run(what, timeout))
 
 
