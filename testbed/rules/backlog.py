@@ -54,6 +54,7 @@ _FRAMES_PER_IRQ = 8
         _ONE_INSTANT,
     ],
     unit="polls",
+    virtual_only=True,
 )
 def full_when_backlogged(trace: Trace) -> Finding:
     """Count the polls that returned less than their budget while at least that many frames waited."""
@@ -107,6 +108,7 @@ def _polls_of(trace: Trace, burst: Burst) -> Iterator[tuple[int, int]]:
         _ONE_INSTANT,
     ],
     unit="interrupts",
+    virtual_only=True,
 )
 def irq_rate(trace: Trace) -> Finding:
     """Take the burst that is furthest above its limit; ``limit`` is that burst's."""

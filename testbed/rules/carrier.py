@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["carrier_quiet"]
 
 _QUIET_NS = 50 * MILLISECOND_NS
+_QUIET_REAL_NS = 200 * MILLISECOND_NS  # a guest in real time may stand still for a while
 _RESUME_NS = 1000 * MILLISECOND_NS
 _FREE_SLOTS = 16
 
@@ -67,7 +68,7 @@ def _restless(trace: Trace) -> tuple[int, Rows]:
     times = trace.events["time_ns"][polls.row].astype(np.int64)
     quiet, restless = 0, [polls.row[:0]]
     for down, up in _losses(trace):
-        since_ns = trace.time_ns(down) + trace.patience_ns(_QUIET_NS)
+        since_ns = trace.time_ns(down) + (_QUIET_NS if trace.clock == "virtual" else _QUIET_REAL_NS)
         end_ns = trace.time_ns(up) if up < len(trace.events) else trace.end_ns
         if end_ns > since_ns:
             quiet += 1

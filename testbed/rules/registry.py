@@ -35,6 +35,8 @@ class Rule:
     :param exceptions: what looks like a violation and is none.
     :param unit: of ``observed`` and ``limit``.
     :param check: judges a trace.
+    :param virtual_only: whether it can be exercised in virtual time only, so that nobody may demand it in real
+        time.
     """
 
     id: str
@@ -45,6 +47,7 @@ class Rule:
     exceptions: tuple[str, ...]
     unit: str
     check: Check
+    virtual_only: bool = False
 
 
 def rule(
@@ -56,6 +59,7 @@ def rule(
     needs: str,
     unit: str,
     exceptions: Sequence[str] = (),
+    virtual_only: bool = False,
 ) -> Callable[[Check], Check]:
     """Register the decorated function as the rule ``name``; see :class:`Rule` for the parameters."""
 
@@ -71,6 +75,7 @@ def rule(
             exceptions=tuple(exceptions),
             unit=unit,
             check=check,
+            virtual_only=virtual_only,
         )
         return check
 

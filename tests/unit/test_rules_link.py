@@ -191,8 +191,9 @@ def test_a_link_that_a_driver_drops_itself_does_not_count() -> None:
 
 
 def test_real_time_has_more_patience() -> None:
-    assert quiet(down(SPIN), later(2000), step(StepKind.SLEEP), clock="real").outcome == "hold"
-    assert quiet(down(SPIN, ms=1100), clock="real").outcome == "violated"
+    assert quiet(down(SPIN, ms=190), later(50), step(StepKind.SLEEP), clock="real").outcome == "hold"
+    assert quiet(down(SPIN, ms=210), clock="real").outcome == "violated"
+    assert quiet(down(ms=190), carrier(on=True), clock="real").outcome == "not-exercised"
 
 
 def up_again(*parts, ms=1001):

@@ -121,6 +121,11 @@ def test_every_rule_declares_itself() -> None:
         assert declared.unit
 
 
+def test_what_needs_virtual_time_says_so() -> None:
+    virtual_only = {name for name, declared in all_rules().items() if declared.virtual_only}
+    assert virtual_only == {"full-when-backlogged", "irq-rate"}
+
+
 def test_every_rule_judges_an_empty_trace_without_a_violation() -> None:
     results = judge(trace_of())
     assert [result.outcome for result in results] == ["not-exercised"] * len(all_rules())
