@@ -6,9 +6,9 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from testbed.cache import build_once, cache_dir, content_key
+from testbed.cache import Origin, build_once, cache_dir, content_key
 from testbed.errors import BuildError, Unsupported
-from testbed.kernel.kernel import plain_name
+from testbed.kernel.kernel import entry_of, plain_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,15 +55,19 @@ def build_driver(
         )
     stock_key = content_key(_LAYOUT, stock_identity(kernel), toolchain.identity, driver)
     key = content_key(stock_key, *(each.file for each in changes))
+    made_of = (f"toolchain:{toolchain.identity}", *entry_of(kernel))
 
     def build(target: Path) -> None:
         stock = build_once(
             cache_dir() / "drivers" / stock_key,
             lambda directory: _build_stock(headers, source, toolchain, directory),
+            Origin(f"objects of {driver}, {kernel.release}", made_of),
         )
         _build(headers, stock, changes, toolchain, target)
 
-    built = build_once(cache_dir() / "variants" / key, build)
+    names = " + ".join(change.name for change in changes)
+    about = Origin(f"{driver} with {names}, {kernel.release}", made_of)
+    built = build_once(cache_dir() / "variants" / key, build, about)
     return {plain_name(module.name): module for module in sorted(built.glob("*.ko"))}
 
 
