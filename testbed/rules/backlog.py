@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from testbed.rules.outcome import Finding, hold, not_exercised, violated
-from testbed.rules.registry import rule
+from testbed.rules.registry import rule, virtual_only
 from testbed.scenario.program import StepKind
 from testbed.trace.backlog import bursts
 from testbed.trace.events import Kind
@@ -33,6 +33,7 @@ _HANDED_OVER = 16
 _FRAMES_PER_IRQ = 8
 
 
+@virtual_only
 @rule(
     "full-when-backlogged",
     9,
@@ -54,7 +55,6 @@ _FRAMES_PER_IRQ = 8
         _ONE_INSTANT,
     ],
     unit="polls",
-    virtual_only=True,
 )
 def full_when_backlogged(trace: Trace) -> Finding:
     """Count the polls that returned less than their budget while at least that many frames waited."""
@@ -91,6 +91,7 @@ def _polls_of(trace: Trace, burst: Burst) -> Iterator[tuple[int, int]]:
             yield poll, burst.waiting - gone
 
 
+@virtual_only
 @rule(
     "irq-rate",
     13,
@@ -108,7 +109,6 @@ def _polls_of(trace: Trace, burst: Burst) -> Iterator[tuple[int, int]]:
         _ONE_INSTANT,
     ],
     unit="interrupts",
-    virtual_only=True,
 )
 def irq_rate(trace: Trace) -> Finding:
     """Take the burst that is furthest above its limit; ``limit`` is that burst's."""

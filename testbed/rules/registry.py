@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Check = Callable[[Trace], Finding]
 
-__all__ = ["Rule", "all_rules", "rule", "rule_named"]
+__all__ = ["Rule", "all_rules", "rule", "rule_named", "virtual_only"]
 
 _registered: dict[str, Rule] = {}
 
@@ -59,7 +59,6 @@ def rule(
     needs: str,
     unit: str,
     exceptions: Sequence[str] = (),
-    virtual_only: bool = False,
 ) -> Callable[[Check], Check]:
     """Register the decorated function as the rule ``name``; see :class:`Rule` for the parameters."""
 
@@ -75,11 +74,18 @@ def rule(
             exceptions=tuple(exceptions),
             unit=unit,
             check=check,
-            virtual_only=virtual_only,
         )
         return check
 
     return register
+
+
+def virtual_only(check: Check) -> Check:
+    """Declare of a registered rule's function that it needs virtual time; see :class:`Rule`."""
+    for name, declared in _registered.items():
+        if declared.check is check:
+            _registered[name] = dataclasses.replace(declared, virtual_only=True)
+    return check
 
 
 def all_rules() -> dict[str, Rule]:
