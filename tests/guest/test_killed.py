@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from victims import Ended, Victim
 
-pytestmark = pytest.mark.xdist_group("killed")  # all in one worker: they share a cache and its snapshot
-
 PCAP_HEADER_BYTES = 24
 FRAME_BYTES = 60 + 16
 SCENARIO = """\
@@ -165,7 +163,7 @@ def test_kill_9_of_testbed_while_a_guest_boots_leaves_no_process_lock_or_entry(
 
 @pytest.mark.parametrize("name", sorted(NEW_GUEST.keys() - WITHOUT_QEMU))
 def test_kill_9_of_qemu_while_a_guest_boots_is_a_broken_run(unsaved: Place, name: str) -> None:
-    assert_broken(strike(unsaved, NEW_GUEST[name], name, lambda victim: victim.kill_qemu()))
+    assert_broken(strike(unsaved, NEW_GUEST[name], name, lambda _: unsaved.cache.kill_qemu()))
     assert unsaved.cache.entries() == []
     assert unsaved.cache.leftovers() == []
 
@@ -190,7 +188,7 @@ def test_the_run_after_a_kill_9_of_testbed_clears_up_and_is_right(
 
 @pytest.mark.parametrize("name", sorted(SAVED_GUEST.keys() - WITHOUT_QEMU))
 def test_kill_9_of_qemu_is_a_broken_run(saved: Place, name: str) -> None:
-    assert_broken(strike(saved, SAVED_GUEST[name], name, lambda victim: victim.kill_qemu()))
+    assert_broken(strike(saved, SAVED_GUEST[name], name, lambda _: saved.cache.kill_qemu()))
     assert saved.cache.leftovers() == []
 
 

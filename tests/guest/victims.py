@@ -40,14 +40,11 @@ class Ended(NamedTuple):
         return found
 
 
-class PrivateCache:
-    """A cache that shares all but locks, snapshots and runs with the ordinary one."""
+class Cache:
+    """A cache, and testbeds that use it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.mkdir()
-        for name in SHARED:
-            (path / name).symlink_to(cache_dir() / name)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -78,9 +75,19 @@ class PrivateCache:
             env=self.environment,
         ) as process:
             try:
-                yield Victim(process, self)
+                yield Victim(process)
             finally:
                 process.kill()
+
+
+class PrivateCache(Cache):
+    """A cache that shares all but locks, snapshots and runs with the ordinary one."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        path.mkdir()
+        for name in SHARED:
+            (path / name).symlink_to(cache_dir() / name)
 
     def processes(self) -> dict[int, str]:
         """Return all processes that belong to this cache: by command line, or by what they inherited."""
@@ -99,6 +106,12 @@ class PrivateCache:
     def qemu(self) -> int | None:
         """Return the process of a QEMU that works with this cache."""
         return next((pid for pid in self.processes() if _is_qemu(pid)), None)
+
+    def kill_qemu(self) -> None:
+        """Kill that QEMU."""
+        pid = self.qemu()
+        assert pid, "QEMU does not run"
+        os.kill(pid, signal.SIGKILL)
 
     def assert_nothing_left(self) -> None:
         """See that processes end within a short time, that no lock is held, and that every entry is whole."""
@@ -132,9 +145,8 @@ def _is_qemu(pid: int) -> bool:
 class Victim:
     """A running testbed."""
 
-    def __init__(self, process: subprocess.Popen[str], cache: PrivateCache) -> None:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self._cache = cache
 
     def wait_for(self, moment: Callable[[], object], what: str) -> None:
         """Wait until the moment has come.
@@ -155,12 +167,6 @@ class Victim:
         """Kill testbed itself."""
         self._process.kill()
         self._process.communicate(timeout=GONE_LIMIT_S)
-
-    def kill_qemu(self) -> None:
-        """Kill its QEMU."""
-        pid = self._cache.qemu()
-        assert pid, "QEMU does not run"
-        os.kill(pid, signal.SIGKILL)
 
     def interrupt(self) -> None:
         """Do what Ctrl-C does."""

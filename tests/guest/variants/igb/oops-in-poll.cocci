@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// For tests: the zero-copy Rx poll that meets a frame writes to a NULL pointer
+
+@oops@
+identifier xdp;
+@@
+igb_run_xdp_zc(..., struct xdp_buff *xdp, ...)
+{
++	*(volatile int *)NULL = 0;
+	...
+}
