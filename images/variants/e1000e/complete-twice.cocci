@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // The poll calls napi_complete_done() twice
 //
-// Violates: single-complete, kernel-clean
+// Violates: single-complete
 //
 // The second call gives up what the first one gave up already, or, after a first one that returned false, what the core
 // has just scheduled again.

@@ -5,8 +5,8 @@
 // Violates: no-lost-event
 //
 // An interrupt between the two finds NAPI disabled and schedules nothing; nor does enabling NAPI. What it stood for
-// waits until the next interrupt. The window is some microseconds wide, from the first enabled NAPI on closed for the
-// vectors before it.
+// waits until the next interrupt. The window is some microseconds wide. QEMU's igb receives nothing for half a second
+// after each reset, the link being down: on it only a wakeup from another CPU can fall into the window.
 
 @interrupts_first@
 identifier up = {igb_up, __igb_open};
