@@ -28,6 +28,7 @@ _QUIET_NS = 50 * MILLISECOND_NS
 _QUIET_REAL_NS = 200 * MILLISECOND_NS  # a guest in real time may stand still for a while
 _RESUME_NS = 1000 * MILLISECOND_NS
 _FREE_SLOTS = 16
+_SENDING = (StepKind.STACK_SEND, StepKind.TX_KICK, StepKind.WAKEUP_TX)
 
 
 @rule(
@@ -98,7 +99,10 @@ def _resumed(trace: Trace) -> tuple[int, list[int]]:
     """Return how many attempts to send a second after the link came up were decided, and those in vain."""
     ups = np.array([up for _, up in _losses(trace) if up < len(trace.events)], dtype=np.intp)
     begins = trace.rows(Kind.STEP_BEGIN)
-    begins = begins[np.isin(trace.events["a"][begins], (StepKind.STACK_SEND, StepKind.TX_KICK))]
+    begins = begins[np.isin(trace.events["a"][begins], _SENDING)]
+    ends = np.append(trace.rows(Kind.STEP_END), -1)
+    woken = trace.events["c"][ends[np.searchsorted(ends[:-1], begins)]] > 0
+    begins = begins[woken | (trace.events["a"][begins] != StepKind.WAKEUP_TX)]
     stack = trace.events["a"][begins] == StepKind.STACK_SEND
     zero_copy = trace.zero_copy and not trace.generic_xdp
     able = (sendable(trace, begins) > 0) & (free_tx_slots(trace, begins) >= _FREE_SLOTS)

@@ -224,6 +224,9 @@ def test_a_kick_with_entries_to_send_is_an_attempt() -> None:
     kick = step(StepKind.TX_KICK) + later(20) + step(StepKind.SLEEP)
     assert quiet(bound(), submitted(4), up_again(kick)).outcome == "violated"
     assert "0 attempts" in quiet(bound(), up_again(kick)).message
+    for done, said in ((0, "hold"), (1, "violated")):
+        woken = step(StepKind.WAKEUP_TX, done=done) + later(20) + step(StepKind.SLEEP)
+        assert quiet(bound(), submitted(4), up_again(woken)).outcome == said
 
 
 @pytest.mark.parametrize(
