@@ -47,6 +47,7 @@ enum tb_message {
 	TB_FAILURE = 6, /* guest: bytes of text; the agent cannot go on */
 	TB_STDOUT = 7,	/* guest: bytes that the user's program wrote */
 	TB_STDERR = 8,
+	TB_STARTED = 10, /* guest: empty; the user's program begins */
 	TB_EXITED = 9,	/* guest: one tb_exited; the user's program has ended */
 };
 

@@ -73,7 +73,9 @@ def execute(
     exits: list[Exited] = []
 
     def hear(message: Message) -> None:
-        if message.type is MessageType.EXITED:
+        if message.type is MessageType.STARTED:
+            guest.machine.serve_debugger()
+        elif message.type is MessageType.EXITED:
             exits.append(Exited.of(message))
         else:
             output(message.type, message.payload)

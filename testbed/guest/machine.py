@@ -14,7 +14,7 @@ from testbed.errors import GuestLost, HostError
 from testbed.guest.channel import Channel
 from testbed.guest.memory import GuestMemory
 from testbed.guest.monitor import Monitor
-from testbed.guest.qemu import Descriptors, command_line
+from testbed.guest.qemu import GDB, Descriptors, command_line
 from testbed.traffic.wire import Wire
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Machine:
         pcap: Path | None = None,
         gdb: socket.socket | None = None,
     ) -> None:
+        self._debugged = gdb is not None
         self.console = directory / "console.log"
         self._messages = directory / "qemu.log"
         self.console.touch()
@@ -143,6 +144,14 @@ class Machine:
     def resume(self) -> None:
         """Let the guest run on."""
         self.monitor.execute("cont")
+
+    def serve_debugger(self) -> None:
+        """Let a debugger in, when there is a socket for one: from now on it may stop the guest and let it run.
+
+        Who resumes the guest after this does so behind the debugger's back.
+        """
+        if self._debugged:
+            self.monitor.execute("human-monitor-command", command_line=f"gdbserver chardev:{GDB}")
 
     def end(self) -> None:
         """End QEMU at once, also from another thread; whoever waits for it gets :class:`GuestLost`."""

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
     from testbed.nic import Nic
 
-__all__ = ["NIC_ID", "PACER", "Blueprint", "Clock", "Descriptors", "Shape", "command_line"]
+__all__ = ["GDB", "NIC_ID", "PACER", "Blueprint", "Clock", "Descriptors", "Shape", "command_line"]
 
 Clock = Literal["virtual", "real"]
 NIC_ID = "nic"  # of the NIC under test
+GDB = "gdb"  # of the socket for a debugger; the stub is started later
 PACER = "pacer"  # the id of the filter that lets frames in at ticks of the virtual clock
 PACER_INTERVAL_US = 1000
 
@@ -99,8 +100,7 @@ def _person_arguments(shape: Shape, inherited: Descriptors) -> list[str]:
         arguments += ["-chardev", f"socket,id=terminal,fd={inherited.terminal}"]
         arguments += ["-device", "isa-serial,chardev=terminal"]
     if inherited.gdb >= 0:
-        arguments += ["-chardev", f"socket,id=gdb,fd={inherited.gdb},server=on,wait=off"]
-        arguments += ["-gdb", "chardev:gdb"]
+        arguments += ["-chardev", f"socket,id={GDB},fd={inherited.gdb},server=on,wait=off"]
     return arguments
 
 

@@ -135,6 +135,27 @@ def test_a_debugger_attaches_while_the_shell_runs(tmp_path: Path) -> None:
     assert not place.exists()
 
 
+def test_a_debugger_may_be_there_before_the_guest(tmp_path: Path) -> None:
+    place = tmp_path / "gdb"
+    with Person("--gdb", str(place)) as person, socket.socket(socket.AF_UNIX) as debugger:
+        debugger.settimeout(LIMIT_S)
+        connect_early(debugger, place)
+        assert answer(debugger, b"$?#3f").startswith((b"T05", b"S05"))
+        assert answer(debugger, b"$D#44") == b"OK"
+        person.read_until(b"igb:~ # ")
+
+
+def connect_early(debugger: socket.socket, place: Path) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            debugger.connect(str(place))
+        except OSError:
+            assert time.monotonic() < deadline
+        else:
+            return
+
+
 def test_a_place_where_nobody_can_listen_is_one_line(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
