@@ -56,7 +56,6 @@ static void run_program(void)
 	const struct tb_step *steps;
 	__u32 count;
 
-	channel_mark_resumed();
 	steps = channel_program(&count);
 	trace_start();
 	end.steps_done = steps_run(steps, count, &end.error);
@@ -75,7 +74,7 @@ int main(void)
 	trace_load();
 	sleep_until_quiet();
 	send_ready();
-	channel_stop_machine();
+	channel_stop_ready();
 	for (;;)
 		run_program();
 }

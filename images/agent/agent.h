@@ -37,11 +37,12 @@ const struct tb_step *channel_program(__u32 *count);
 const void *channel_payload(void);
 __u32 channel_payload_bytes(void);
 void channel_stop_machine(void);
-void channel_mark_resumed(void);
+void channel_stop_ready(void);
 void channel_barrier(const struct tb_barrier *barrier);
 _Noreturn void channel_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* clock.c: the program's clock, in nanoseconds of CLOCK_MONOTONIC */
+#define CLOCK_GRID_NS 50000
 __u64 clock_now_ns(void);
 void clock_start(void);
 __u64 clock_program_ns(void);
@@ -60,6 +61,7 @@ const struct tb_event *trace_events(void);
 const struct tb_position *trace_position(void);
 __u32 trace_capacity(void);
 void trace_record(enum tb_event_kind kind, __u32 subject, __s32 a, __s32 b, __u64 c);
+__u64 trace_last_irq_ns(void);
 const __u8 *trace_queue_irqs(void);
 int trace_attach_xdp(__u32 action, enum tb_xdp_mode mode);
 int trace_detach_xdp(void);

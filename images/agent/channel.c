@@ -19,11 +19,13 @@ struct mailbox {
 #define TICK_GUARD_NS 50000
 #define ALARM_AHEAD_NS 30000
 #define STOP_AHEAD_NS 500
+#define MODERATION_NS 300000
+#define QUIET_TRIES 10
 #define SETTLE_NS 50000
 
 static struct mailbox *mailbox;
 static int alarm_timer = -1;
-static __u64 resumed_ns;
+static __u64 resumed_ns; /* when the machine was stopped for the first time, and restored: ticks count from there */
 static const size_t mailbox_bytes =
 	(sizeof(struct mailbox) + TB_PAGE_BYTES - 1) / TB_PAGE_BYTES * TB_PAGE_BYTES;
 
@@ -95,38 +97,68 @@ void channel_stop_machine(void)
 	asm volatile("outb %b0, %w1" : : "a"(1), "Nd"(TB_STOP_PORT) : "memory");
 }
 
-void channel_mark_resumed(void)
+/*
+ * QEMU's NICs hold their moderation timer while the machine is stopped and set it anew when it goes on, and whether the
+ * clock leaps to it then hangs on the race below. It runs for less than 300 us after an interrupt, so stop later than
+ * that; a NIC that never falls silent for so long is stopped all the same.
+ */
+static __u64 quiet_ns(void)
 {
-	resumed_ns = clock_now_ns();
+	for (int tries = 0; tries < QUIET_TRIES; tries++) {
+		const __u64 now = clock_program_ns();
+		const __u64 quiet = trace_last_irq_ns() + MODERATION_NS;
+
+		if (now + ALARM_AHEAD_NS >= quiet)
+			return now + ALARM_AHEAD_NS;
+		clock_sleep_until(now + (quiet - now + CLOCK_GRID_NS - 1) / CLOCK_GRID_NS * CLOCK_GRID_NS);
+	}
+	return clock_program_ns() + ALARM_AHEAD_NS;
 }
 
 /*
- * Stop for the host in the middle of a program. Where QEMU counts instructions, two of its threads race when the machine
- * stops: either nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest,
- * so the next timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still
- * differs, a few instructions, is lost in a sleep that ends at a set time.
- * The host's frames come at ticks of a millisecond that began when the machine was resumed: no stop close to a tick.
+ * Stop the machine at a set time. Where QEMU counts instructions, two of its threads race when the machine stops: either
+ * nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest, so the next
+ * timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still differs, a few
+ * instructions, is lost in a sleep that ends at a set time.
+ */
+static void stop_at(__u64 expiry_ns)
+{
+	struct itimerspec alarm = { 0 };
+	__u64 fired;
+
+	alarm.it_value.tv_sec = expiry_ns / 1000000000;
+	alarm.it_value.tv_nsec = expiry_ns % 1000000000;
+	if (timerfd_settime(alarm_timer, TFD_TIMER_ABSTIME, &alarm, NULL))
+		channel_fail("the timer of stops cannot be set: %s", strerror(errno));
+	clock_spin_until(expiry_ns - STOP_AHEAD_NS);
+	channel_stop_machine();
+	clock_spin_until(expiry_ns);
+	if (read(alarm_timer, &fired, sizeof(fired)) != sizeof(fired))
+		channel_fail("the timer of stops cannot be read: %s", strerror(errno));
+	clock_sleep_until(expiry_ns + SETTLE_NS);
+}
+
+/* Stop before the first program; what is saved here must not depend on that race either. */
+void channel_stop_ready(void)
+{
+	clock_start();
+	resumed_ns = clock_program_ns() + ALARM_AHEAD_NS;
+	stop_at(resumed_ns);
+}
+
+/*
+ * Stop for the host in the middle of a program. Its frames come at ticks of a millisecond that began when the machine
+ * was restored: no stop close to a tick.
  */
 void channel_barrier(const struct tb_barrier *barrier)
 {
-	struct itimerspec alarm = { 0 };
-	__u64 expiry = clock_program_ns() + ALARM_AHEAD_NS;
+	__u64 expiry = quiet_ns();
 	__u64 phase = (expiry - resumed_ns) % TICK_NS;
-	__u64 fired;
 
 	if (phase < TICK_GUARD_NS || phase > TICK_NS - TICK_GUARD_NS)
 		expiry += 3 * TICK_GUARD_NS;
 	channel_send(TB_BARRIER, barrier, 1, sizeof(*barrier));
-	alarm.it_value.tv_sec = expiry / 1000000000;
-	alarm.it_value.tv_nsec = expiry % 1000000000;
-	if (timerfd_settime(alarm_timer, TFD_TIMER_ABSTIME, &alarm, NULL))
-		channel_fail("the barrier's timer cannot be set: %s", strerror(errno));
-	clock_spin_until(expiry - STOP_AHEAD_NS);
-	channel_stop_machine();
-	clock_spin_until(expiry);
-	if (read(alarm_timer, &fired, sizeof(fired)) != sizeof(fired))
-		channel_fail("the barrier's timer cannot be read: %s", strerror(errno));
-	clock_sleep_until(expiry + SETTLE_NS);
+	stop_at(expiry);
 }
 
 void channel_fail(const char *format, ...)

@@ -7,8 +7,6 @@
 #include <time.h>
 #include "agent.h"
 
-#define GRID_NS 50000
-
 static __u64 program_ns;
 
 __u64 clock_now_ns(void)
@@ -29,7 +27,7 @@ __u64 clock_program_ns(void)
 	const __u64 now = clock_now_ns();
 
 	if (program_ns < now)
-		program_ns += (now - program_ns + GRID_NS - 1) / GRID_NS * GRID_NS;
+		program_ns += (now - program_ns + CLOCK_GRID_NS - 1) / CLOCK_GRID_NS * CLOCK_GRID_NS;
 	return program_ns;
 }
 

@@ -110,6 +110,11 @@ void trace_record(enum tb_event_kind kind, __u32 subject, __s32 a, __s32 b, __u6
 	};
 }
 
+__u64 trace_last_irq_ns(void)
+{
+	return __atomic_load_n(&observer->bss->control.last_irq_ns, __ATOMIC_SEQ_CST);
+}
+
 const __u8 *trace_queue_irqs(void)
 {
 	interface_mark_queue_irqs(observer->bss->control.queue_irq);

@@ -20,6 +20,7 @@ char LICENSE[] SEC("license") = "GPL";
 struct {
 	struct tb_position position;
 	__u32 recording;
+	__u64 last_irq_ns; /* of a queue of the NIC under test, whether recorded or not */
 	__s32 ifindex; /* the NIC under test */
 	__u32 verdict; /* enum xdp_action for numbered frames */
 	__u8 queue_irq[TB_MAX_IRQS];
@@ -73,8 +74,10 @@ int BPF_PROG(on_irq, int irq, struct irqaction *action)
 {
 	__u32 number = irq;
 
-	if (number < TB_MAX_IRQS && control.queue_irq[number])
+	if (number < TB_MAX_IRQS && control.queue_irq[number]) {
+		control.last_irq_ns = bpf_ktime_get_ns();
 		record(TB_EV_IRQ, number, 0, 0, 0);
+	}
 	return 0;
 }
 
