@@ -15,7 +15,7 @@ from testbed.errors import GuestLost, TestbedError, Unsupported
 from testbed.guest import conduct, is_saved, restored, runtime_directory, save
 from testbed.preparation import blueprint_of, shape_of
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
-from testbed.rules import judge, load_waivers
+from testbed.rules import all_rules, judge, load_waivers
 from testbed.scenario import compile_program, required
 from testbed.scenario.program import StepKind
 from testbed.scenario.steps import Inject, Link
@@ -211,7 +211,12 @@ def _host_steps(program: Program, events: Events) -> list[tuple[int, HostStep]]:
 def _judged(request: Request, watch: _Watch, trace: Trace, frames_on_wire: int) -> Result:
     rules = judge(trace, request.rules or None, request.waivers)
     judged = {rule.id for rule in rules}
-    must_exercise = [name for name in request.scenario.must_exercise if name in judged]
+    known = all_rules()
+    must_exercise = [
+        name
+        for name in request.scenario.must_exercise
+        if name in judged and not (watch.clock == "real" and known[name].virtual_only)
+    ]
     judgement = judge_run(rules, must_exercise, trace.lost)
     return _result(
         request,

@@ -12,8 +12,7 @@ from testbed.scenario import from_json, load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import RunScenario
-
+    from testbed.pytest_plugin import RunScenario
     from testbed.run import Run
     from testbed.scenario import Scenario
 

@@ -21,9 +21,8 @@ from testbed.trace.events import Kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import RunScenario
-
     from testbed.kernel import Kernel
+    from testbed.pytest_plugin import RunScenario
     from testbed.run import Run
     from testbed.toolchain import Toolchain
 

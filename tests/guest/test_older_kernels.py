@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import RunScenario
+    from testbed.pytest_plugin import RunScenario
 
 OLDER = "debian:trixie"  # 6.12
 

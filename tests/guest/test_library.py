@@ -1,0 +1,70 @@
+"""Every scenario of the library on the stock drivers: it passes, or it shows a finding that is written up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from testbed import nic
+from testbed.scenario import library, load, required
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from testbed.pytest_plugin import RunScenario
+    from testbed.run import Run
+
+# What docs/findings.md says of the stock driver: (nic, scenario) to the rules it violates there.
+FINDINGS = {
+    ("igb", "ring-full"): {"ring-full-exit"},
+    ("igb", "rebind-under-load"): {"ring-full-exit"},
+    ("igb", "fill-starved"): {"ring-full-exit", "chunk-single-owner", "verdict-conservation"},
+    ("igb", "recover-after-starvation"): {
+        "ring-full-exit",
+        "refused-frame-fate",
+        "chunk-single-owner",
+        "verdict-conservation",
+    },
+    ("igb", "large-frames"): {"chunk-single-owner"},
+}
+# The repairs with which all rules hold in the scenarios of a finding.
+REPAIRED = {
+    "ring-full": ("igb/ring-full-exit",),
+    "rebind-under-load": ("igb/ring-full-exit",),
+    "fill-starved": ("igb/starved-ring-stops",),
+    "recover-after-starvation": ("igb/starved-ring-stops",),
+}
+NEWEST = (99, 0)  # what a NIC can do with any kernel
+CASES = [
+    (on, entry.name)
+    for on in nic.names()
+    for entry in library()
+    if not nic.get(on).missing(frozenset(map(str, required(load(entry.name)))), NEWEST)
+]
+
+
+@pytest.mark.parametrize(("on", "name"), CASES, ids=["-".join(case) for case in CASES])
+def test_the_stock_driver_passes_or_shows_a_known_finding(
+    seen: Callable[..., Run], on: str, name: str
+) -> None:
+    result = seen(name, nic=on).result
+    violated = {rule.id for rule in result.rules if rule.outcome == "violated"}
+    assert result.verdict in {"pass", "fail"}, result.error
+    assert violated == FINDINGS.get((on, name), set())
+
+
+@pytest.mark.parametrize(("on", "name"), CASES, ids=["-".join(case) for case in CASES])
+def test_a_second_run_gives_the_same_sequence(
+    seen: Callable[..., Run], run_scenario: RunScenario, on: str, name: str
+) -> None:
+    first, second = seen(name, nic=on).result.trace, run_scenario(name, nic=on).result.trace
+    assert first is not None
+    assert second is not None
+    assert first.sequence_digest == second.sequence_digest
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_with_the_repair_of_a_finding_all_rules_hold(seen: Callable[..., Run], name: str) -> None:
+    result = seen(name, *REPAIRED[name], nic="igb").result
+    assert result.verdict == "pass", [rule for rule in result.rules if rule.outcome == "violated"]
