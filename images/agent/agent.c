@@ -68,6 +68,7 @@ int main(void)
 {
 	boot_mount();
 	channel_open();
+	clock_open();
 	boot_load_modules();
 	boot_interface();
 	frame_open();

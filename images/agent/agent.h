@@ -44,11 +44,13 @@ _Noreturn void channel_fail(const char *format, ...) __attribute__((format(print
 /* clock.c: the program's clock, in nanoseconds of CLOCK_MONOTONIC */
 #define CLOCK_GRID_NS 50000
 __u64 clock_now_ns(void);
+void clock_open(void);
 void clock_start(void);
 __u64 clock_program_ns(void);
 void clock_sleep_until(__u64 time_ns);
 void clock_sleep_ns(__u64 duration_ns);
 void clock_spin_until(__u64 time_ns);
+void clock_align(__u64 time_ns);
 
 /* memory.c: where a range of our memory lies in the guest's */
 void memory_addresses(const void *start, __u32 pages, __u64 *addresses);

@@ -119,7 +119,7 @@ static __u64 quiet_ns(void)
  * Stop the machine at a set time. Where QEMU counts instructions, two of its threads race when the machine stops: either
  * nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest, so the next
  * timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still differs, a few
- * instructions, is lost in a sleep that ends at a set time.
+ * instructions, is made up for until a set time.
  */
 static void stop_at(__u64 expiry_ns)
 {
@@ -135,7 +135,7 @@ static void stop_at(__u64 expiry_ns)
 	clock_spin_until(expiry_ns);
 	if (read(alarm_timer, &fired, sizeof(fired)) != sizeof(fired))
 		channel_fail("the timer of stops cannot be read: %s", strerror(errno));
-	clock_sleep_until(expiry_ns + SETTLE_NS);
+	clock_align(expiry_ns + SETTLE_NS);
 }
 
 /* Stop before the first program; what is saved here must not depend on that race either. */

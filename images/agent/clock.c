@@ -4,8 +4,13 @@
  * counted from there, as those of a periodic task do, so that a few nanoseconds more or less in one step do not move
  * all that follows. A program that is later than the sleep is long starts from now, on a grid for the same reason.
  */
+#include <errno.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include "agent.h"
+
+#define ALIGN_AHEAD_NS 12000 /* more than waking up takes */
 
 static __u64 program_ns;
 
@@ -15,6 +20,13 @@ __u64 clock_now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (__u64)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void clock_open(void)
+{
+	/* The kernel may let a sleep last 50 us longer to spare a wakeup, and so end it by other timers than ours. */
+	if (prctl(PR_SET_TIMERSLACK, 1))
+		channel_fail("the slack of timers cannot be set: %s", strerror(errno));
 }
 
 void clock_start(void)
@@ -50,4 +62,35 @@ void clock_spin_until(__u64 time_ns)
 {
 	while (clock_now_ns() < time_ns)
 		;
+}
+
+/*
+ * Return at a set time, to the instruction. Where QEMU counts instructions at 2 ns each, a sleep still ends some
+ * nanoseconds early or late, by when its timer was set (the APIC counts in steps of 16). So wake a little before, read
+ * the clock, and execute just as many instructions as are left. Elsewhere this is a short spin.
+ */
+static void burn(__u64 left_ns)
+{
+	__u64 turns = left_ns / 4;
+
+	asm volatile("1: dec %0\n\t"
+		     "jnz 1b\n\t"
+		     "test $2, %1\n\t"
+		     "jz 2f\n\t"
+		     "nop\n"
+		     "2:"
+		     : "+r"(turns)
+		     : "r"((__u32)left_ns)
+		     : "cc");
+}
+
+void clock_align(__u64 time_ns)
+{
+	__u64 left;
+
+	clock_sleep_until(time_ns - ALIGN_AHEAD_NS);
+	left = time_ns - clock_now_ns();
+	if (left >= 8 && left <= ALIGN_AHEAD_NS)
+		burn(left);
+	program_ns = time_ns;
 }

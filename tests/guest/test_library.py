@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 FINDINGS = {
     ("igb", "ring-full"): {"ring-full-exit"},
     ("igb", "rebind-under-load"): {"ring-full-exit"},
-    ("igb", "fill-starved"): {"ring-full-exit", "chunk-single-owner", "verdict-conservation"},
+    ("igb", "fill-starved"): {
+        "ring-full-exit",
+        "chunk-single-owner",
+        "verdict-conservation",
+        "statistics-agree",
+    },
     ("igb", "recover-after-starvation"): {
         "ring-full-exit",
         "refused-frame-fate",
