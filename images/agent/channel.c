@@ -19,7 +19,7 @@ struct mailbox {
 #define TICK_GUARD_NS 50000
 #define ALARM_AHEAD_NS 30000
 #define STOP_AHEAD_NS 500
-#define MODERATION_NS 300000
+#define MODERATION_NS 1100000
 #define QUIET_TRIES 10
 #define SETTLE_NS 50000
 
@@ -99,8 +99,8 @@ void channel_stop_machine(void)
 
 /*
  * QEMU's NICs hold their moderation timer while the machine is stopped and set it anew when it goes on, and whether the
- * clock leaps to it then hangs on the race below. It runs for less than 300 us after an interrupt, so stop later than
- * that; a NIC that never falls silent for so long is stopped all the same.
+ * clock leaps to it then hangs on the race below. It runs for about a millisecond at most after an interrupt, so stop
+ * later than that; a NIC that never falls silent for so long is stopped all the same.
  */
 static __u64 quiet_ns(void)
 {

@@ -51,13 +51,6 @@ void clock_sleep_until(__u64 time_ns)
 	program_ns = time_ns;
 }
 
-void clock_sleep_ns(__u64 duration_ns)
-{
-	if (program_ns + duration_ns < clock_now_ns())
-		clock_program_ns();
-	clock_sleep_until(program_ns + duration_ns);
-}
-
 void clock_spin_until(__u64 time_ns)
 {
 	while (clock_now_ns() < time_ns)
@@ -90,7 +83,14 @@ void clock_align(__u64 time_ns)
 
 	clock_sleep_until(time_ns - ALIGN_AHEAD_NS);
 	left = time_ns - clock_now_ns();
-	if (left >= 8 && left <= ALIGN_AHEAD_NS)
+	if (left >= 8 && left <= ALIGN_AHEAD_NS) /* it is not, when the time is past or another task ran instead */
 		burn(left);
 	program_ns = time_ns;
+}
+
+void clock_sleep_ns(__u64 duration_ns)
+{
+	if (program_ns + duration_ns < clock_now_ns())
+		clock_program_ns();
+	clock_align(program_ns + duration_ns);
 }

@@ -8,20 +8,20 @@ import os
 import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from testbed.errors import GuestLost, HostError
 from testbed.guest.channel import Channel
 from testbed.guest.memory import GuestMemory
 from testbed.guest.monitor import Monitor
-from testbed.guest.qemu import GDB, Descriptors, command_line
+from testbed.guest.qemu import GDB, PACER, Descriptors, command_line
 from testbed.traffic.wire import Wire
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from testbed.guest.qemu import Blueprint
+    from testbed.guest.qemu import Blueprint, Shape
     from testbed.toolchain import Toolchain
 
 __all__ = ["Machine"]
@@ -104,6 +104,15 @@ class Machine:
         self.wire = self._stack.enter_context(Wire(wire, pcap))
         if state:
             self._migrate("migrate-incoming", state)
+            self._hold_frames(blueprint.shape)
+
+    def _hold_frames(self, shape: Shape) -> None:
+        """In virtual time, let frames in at ticks that count from the instant at which the guest was saved.
+
+        A filter of the command line would tick when one of QEMU's threads first saw the restored clock.
+        """
+        if shape.clock == "virtual":
+            self.monitor.execute("object-add", **dict[str, Any](PACER))
 
     def _launch(self, argv: list[str], inherited: Descriptors) -> subprocess.Popen[bytes]:
         with self._messages.open("wb") as messages:

@@ -18,8 +18,14 @@ __all__ = ["GDB", "NIC_ID", "PACER", "Blueprint", "Clock", "Descriptors", "Shape
 Clock = Literal["virtual", "real"]
 NIC_ID = "nic"  # of the NIC under test
 GDB = "gdb"  # of the socket for a debugger; the stub is started later
-PACER = "pacer"  # the id of the filter that lets frames in at ticks of the virtual clock
-PACER_INTERVAL_US = 1000
+PACER: dict[str, str | int] = {
+    "qom-type": "filter-buffer",
+    "id": "pacer",
+    "netdev": "wire",
+    "queue": "tx",
+    "interval": 1000,  # microseconds
+}
+"""The filter that lets frames in at ticks of the virtual clock, as QMP's object-add takes it."""
 
 KERNEL_ARGUMENTS = (
     "console=ttyS0",
@@ -84,13 +90,8 @@ def _value(value: str | int) -> str:
 def _clock_arguments(shape: Shape) -> list[str]:
     if shape.clock == "real":
         return []
-    pacer = f"filter-buffer,id={PACER},netdev=wire,queue=tx,interval={PACER_INTERVAL_US}"
     # Without the RTC's base the guest would see the host's date.
-    return [
-        *("-icount", "shift=1,sleep=off"),
-        *("-object", pacer),
-        *("-rtc", "base=2026-01-01,clock=vm"),
-    ]
+    return [*("-icount", "shift=1,sleep=off"), *("-rtc", "base=2026-01-01,clock=vm")]
 
 
 def _person_arguments(shape: Shape, inherited: Descriptors) -> list[str]:
