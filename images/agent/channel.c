@@ -119,11 +119,13 @@ static __u64 quiet_ns(void)
  * Stop the machine at a set time. Where QEMU counts instructions, two of its threads race when the machine stops: either
  * nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest, so the next
  * timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still differs, a few
- * instructions, is made up for until a set time.
+ * instructions, is made up for until a set time. When an interrupt of the guest took that half microsecond, nothing is
+ * stopped and the caller tries again.
  */
-static void stop_at(__u64 expiry_ns)
+static bool stop_at(__u64 expiry_ns)
 {
 	struct itimerspec alarm = { 0 };
+	bool late;
 	__u64 fired;
 
 	alarm.it_value.tv_sec = expiry_ns / 1000000000;
@@ -131,19 +133,23 @@ static void stop_at(__u64 expiry_ns)
 	if (timerfd_settime(alarm_timer, TFD_TIMER_ABSTIME, &alarm, NULL))
 		channel_fail("the timer of stops cannot be set: %s", strerror(errno));
 	clock_spin_until(expiry_ns - STOP_AHEAD_NS);
-	channel_stop_machine();
+	late = clock_now_ns() > expiry_ns - STOP_AHEAD_NS / 2;
+	if (!late)
+		channel_stop_machine();
 	clock_spin_until(expiry_ns);
 	if (read(alarm_timer, &fired, sizeof(fired)) != sizeof(fired))
 		channel_fail("the timer of stops cannot be read: %s", strerror(errno));
 	clock_align(expiry_ns + SETTLE_NS);
+	return !late;
 }
 
 /* Stop before the first program; what is saved here must not depend on that race either. */
 void channel_stop_ready(void)
 {
 	clock_start();
-	resumed_ns = clock_program_ns() + ALARM_AHEAD_NS;
-	stop_at(resumed_ns);
+	do
+		resumed_ns = clock_program_ns() + ALARM_AHEAD_NS;
+	while (!stop_at(resumed_ns));
 }
 
 /*
@@ -152,13 +158,15 @@ void channel_stop_ready(void)
  */
 void channel_barrier(const struct tb_barrier *barrier)
 {
-	__u64 expiry = quiet_ns();
-	__u64 phase = (expiry - resumed_ns) % TICK_NS;
+	__u64 expiry, phase;
 
-	if (phase < TICK_GUARD_NS || phase > TICK_NS - TICK_GUARD_NS)
-		expiry += 3 * TICK_GUARD_NS;
 	channel_send(TB_BARRIER, barrier, 1, sizeof(*barrier));
-	stop_at(expiry);
+	do {
+		expiry = quiet_ns();
+		phase = (expiry - resumed_ns) % TICK_NS;
+		if (phase < TICK_GUARD_NS || phase > TICK_NS - TICK_GUARD_NS)
+			expiry += 3 * TICK_GUARD_NS;
+	} while (!stop_at(expiry));
 }
 
 void channel_fail(const char *format, ...)
