@@ -75,6 +75,7 @@ SAVED_GUEST: dict[str, Moment] = {
     "QEMU restores": lambda at: at.running("qemu.log") and at.cache.qemu(),
     "the wire is there": lambda at: at.frames() >= 0,
     "the first frames": lambda at: at.frames() >= 1,
+    "a quarter of the frames": lambda at: at.frames() >= FRAMES // 4,
     "half of the frames": lambda at: at.frames() >= FRAMES // 2,
     "nearly all frames": lambda at: at.frames() >= FRAMES * 9 // 10,
 }
