@@ -45,6 +45,7 @@ _Noreturn void channel_fail(const char *format, ...) __attribute__((format(print
 #define CLOCK_GRID_NS 50000
 __u64 clock_now_ns(void);
 void clock_open(void);
+bool clock_is_real(void);
 void clock_start(void);
 __u64 clock_program_ns(void);
 void clock_sleep_until(__u64 time_ns);

@@ -147,6 +147,10 @@ static bool stop_at(__u64 expiry_ns)
 void channel_stop_ready(void)
 {
 	clock_start();
+	if (clock_is_real()) {
+		channel_stop_machine();
+		return;
+	}
 	do
 		resumed_ns = clock_program_ns() + ALARM_AHEAD_NS;
 	while (!stop_at(resumed_ns));
@@ -154,13 +158,17 @@ void channel_stop_ready(void)
 
 /*
  * Stop for the host in the middle of a program. Its frames come at ticks of a millisecond that began when the machine
- * was restored: no stop close to a tick.
+ * was restored: no stop close to a tick. In real time no instant is better than another, and none can be hit.
  */
 void channel_barrier(const struct tb_barrier *barrier)
 {
 	__u64 expiry, phase;
 
 	channel_send(TB_BARRIER, barrier, 1, sizeof(*barrier));
+	if (clock_is_real()) {
+		channel_stop_machine();
+		return;
+	}
 	do {
 		expiry = quiet_ns();
 		phase = (expiry - resumed_ns) % TICK_NS;

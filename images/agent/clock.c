@@ -5,6 +5,7 @@
  * all that follows. A program that is later than the sleep is long starts from now, on a grid for the same reason.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #define ALIGN_AHEAD_NS 12000 /* more than waking up takes */
 
 static __u64 program_ns;
+static bool real; /* the host's time, and not counted instructions */
 
 __u64 clock_now_ns(void)
 {
@@ -22,8 +24,17 @@ __u64 clock_now_ns(void)
 	return (__u64)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+/* The kernel hands words of its command line that it does not know to its first process as environment. */
+bool clock_is_real(void)
+{
+	return real;
+}
+
 void clock_open(void)
 {
+	const char *name = getenv(TB_CLOCK_VARIABLE);
+
+	real = name && !strcmp(name, "real");
 	/* The kernel may let a sleep last 50 us longer to spare a wakeup, and so end it by other timers than ours. */
 	if (prctl(PR_SET_TIMERSLACK, 1))
 		channel_fail("the slack of timers cannot be set: %s", strerror(errno));

@@ -143,7 +143,6 @@ int exec_run(bool terminal)
 	mkdir("/tmp", 01777);
 	if (pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC))
 		return -errno;
-	channel_send(TB_STARTED, NULL, 0, 0);
 	pid = fork();
 	if (pid < 0)
 		return -errno;

@@ -23,6 +23,7 @@
 #define TB_PAGE_BYTES 4096
 #define TB_PAYLOAD_OFFSET 65536 /* in the mailbox: where the content of a file lies; a program that has files ends before */
 #define TB_ARGUMENTS_PATH "/run/arguments"
+#define TB_CLOCK_VARIABLE "TESTBED_CLOCK" /* in the agent's environment: "real" where QEMU does not count instructions */
 
 /*
  * A message is this header and `count` records of `record_bytes` each. The guest writes its messages to TB_MESSAGE_PORT.
@@ -47,7 +48,6 @@ enum tb_message {
 	TB_FAILURE = 6, /* guest: bytes of text; the agent cannot go on */
 	TB_STDOUT = 7,	/* guest: bytes that the user's program wrote */
 	TB_STDERR = 8,
-	TB_STARTED = 10, /* guest: empty; the user's program begins */
 	TB_EXITED = 9,	/* guest: one tb_exited; the user's program has ended */
 };
 

@@ -44,7 +44,7 @@ _PERSON_LIMIT_S = 86400.0
 @guest_options
 @click.option("--timeout", type=click.FloatRange(1, 86400), help="Seconds until the guest is ended.")
 @click.option(
-    "--gdb", metavar="PORT|SOCKET", help="Let a debugger attach, at a port of 127.0.0.1 or at a path."
+    "--gdb", metavar="PORT|SOCKET", help="Wait for a debugger, at a port of 127.0.0.1 or at a path."
 )
 def command(
     *,
@@ -71,7 +71,7 @@ def command(
             ready_guest(found.toolchain, found.kernel, found.nic, shape, gdb=listening)
         )
         if listening:
-            click.echo(f"testbed: attach with: {_attach(listening, guest)}", err=True)
+            click.echo(f"testbed: the guest waits for: {_attach(listening, guest)}", err=True)
         if on_terminal:
             click.echo(f"testbed: Linux {found.kernel.release}, eth0 is {nic}; Ctrl-] leaves", err=True)
             sys.exit(_join(guest, what, timeout or _PERSON_LIMIT_S))

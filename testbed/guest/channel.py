@@ -41,10 +41,9 @@ class MessageType(enum.IntEnum):
     STDOUT = 7
     STDERR = 8
     EXITED = 9
-    STARTED = 10
 
 
-_OF_PROGRAM = {MessageType.STARTED, MessageType.STDOUT, MessageType.STDERR, MessageType.EXITED}
+_OF_PROGRAM = {MessageType.STDOUT, MessageType.STDERR, MessageType.EXITED}
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,5 @@ class _Host:
         """Put frames on the wire; when this returns QEMU has them all, and they enter at its next tick."""
         verdict = Verdict[step.verdict.upper()] if step.verdict else None
         frames = numbered_frames(self._next_sequence, step.count, step.bytes, self._mac, verdict)
-        self._machine.wire.send(frames)
-        self._machine.wire.flush()
-        self._machine.monitor.execute("query-status")
+        self._machine.inject(frames)
         self._next_sequence += step.count

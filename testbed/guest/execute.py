@@ -64,7 +64,7 @@ class Command:
 def execute(
     guest: Guest, command: Command, output: Callable[[MessageType, bytes], None], timeout_s: float
 ) -> int:
-    """Run a program to its end and return its status, as wait(2) has it.
+    """Run a program to its end and return its status, as wait(2) has it; with a debugger, once that says so.
 
     :param output: called with STDOUT or STDERR and bytes, from another thread, as soon as they are written.
     :param timeout_s: limit in host time.
@@ -73,9 +73,7 @@ def execute(
     exits: list[Exited] = []
 
     def hear(message: Message) -> None:
-        if message.type is MessageType.STARTED:
-            guest.machine.serve_debugger()
-        elif message.type is MessageType.EXITED:
+        if message.type is MessageType.EXITED:
             exits.append(Exited.of(message))
         else:
             output(message.type, message.payload)
@@ -84,9 +82,12 @@ def execute(
     pieces = list(_pieces(command.all_files(), len(pages) * PAGE_BYTES))
 
     def act(barrier: Barrier) -> None:
-        guest.machine.memory.write_pages(pages, pieces[barrier.action].data)
+        if barrier.action == len(pieces):
+            guest.machine.serve_debugger()
+        else:
+            guest.machine.memory.write_pages(pages, pieces[barrier.action].data)
 
-    steps = _steps(pieces, on_terminal=command.stdin == TERMINAL)
+    steps = _steps(pieces, on_terminal=command.stdin == TERMINAL, debugged=guest.machine.debugged)
     guest.machine.channel.on_program = hear
     outcome = guest.run(steps.tobytes(), len(steps), act, timeout_s)
     if outcome.end is None:
@@ -114,7 +115,9 @@ def _pieces(files: dict[str, bytes], most: int) -> Iterator[_Piece]:
             yield _Piece(path, data[start : start + most], append=start > 0)
 
 
-def _steps(pieces: list[_Piece], *, on_terminal: bool) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+def _steps(
+    pieces: list[_Piece], *, on_terminal: bool, debugged: bool = False
+) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     rows: list[tuple[int, ...]] = []
     for number, piece in enumerate(pieces):
         path = piece.path.encode()
@@ -123,6 +126,8 @@ def _steps(pieces: list[_Piece], *, on_terminal: bool) -> np.ndarray[tuple[int],
         words = np.frombuffer(path.ljust(_PATH_BYTES, b"\0"), "<u8").tolist()
         rows.append((StepKind.HOST, 0, 0, number, 0, 0))
         rows.append((StepKind.FILE, int(piece.append), len(piece.data), *words))
+    if debugged:
+        rows.append((StepKind.HOST, 0, 0, len(pieces), 0, 0))
     rows.append((StepKind.EXEC, 0, 0, int(on_terminal), 0, 0))
     if len(rows) > MAX_STEPS or len(rows) * STEP.itemsize > PAYLOAD_OFFSET - PAGE_BYTES:
         raise ValueError(f"{len(rows)} steps reach into the payload")

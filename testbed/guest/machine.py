@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from testbed.guest.qemu import Blueprint, Shape
+    from testbed.guest.qemu import Blueprint
     from testbed.toolchain import Toolchain
 
 __all__ = ["Machine"]
@@ -53,7 +53,8 @@ class Machine:
         pcap: Path | None = None,
         gdb: socket.socket | None = None,
     ) -> None:
-        self._debugged = gdb is not None
+        self.debugged = gdb is not None
+        self._left_to_debugger = False
         self.console = directory / "console.log"
         self._messages = directory / "qemu.log"
         self.console.touch()
@@ -102,17 +103,15 @@ class Machine:
             ) from error
         self.channel = self._stack.enter_context(Channel(agent))
         self.wire = self._stack.enter_context(Wire(wire, pcap))
+        self._paced = blueprint.shape.clock == "virtual"
         if state:
             self._migrate("migrate-incoming", state)
-            self._hold_frames(blueprint.shape)
+            if self._paced:  # frames enter at ticks that count from the instant at which the guest was saved
+                self._add_pacer()
 
-    def _hold_frames(self, shape: Shape) -> None:
-        """In virtual time, let frames in at ticks that count from the instant at which the guest was saved.
-
-        A filter of the command line would tick when one of QEMU's threads first saw the restored clock.
-        """
-        if shape.clock == "virtual":
-            self.monitor.execute("object-add", **dict[str, Any](PACER))
+    def _add_pacer(self) -> None:
+        """Hold the wire's frames; a filter of the command line would tick from when QEMU first saw the clock."""
+        self.monitor.execute("object-add", **dict[str, Any](PACER))
 
     def _launch(self, argv: list[str], inherited: Descriptors) -> subprocess.Popen[bytes]:
         with self._messages.open("wb") as messages:
@@ -150,17 +149,37 @@ class Machine:
         """Return the kernel's log since this QEMU started."""
         return self.console.read_text(errors="replace").replace("\r", "")
 
+    def inject(self, frames: list[bytes]) -> None:
+        """Put frames on the wire of the stopped machine; when this returns, QEMU has them all.
+
+        They enter the NIC at the next tick of virtual time; in real time when the machine goes on. A stopped QEMU
+        reads its wire no further than its first buffer, unless a filter takes the frames: in real time there is one
+        just for that, as it would take from the wire its back-pressure.
+
+        :param frames: at most 10000; QEMU drops what is more.
+        :raise GuestLost: QEMU does not take them.
+        """
+        if not self._paced:
+            self._add_pacer()
+        self.wire.send(frames)
+        self.wire.flush()
+        self.monitor.execute("query-status")
+        if not self._paced:
+            self.monitor.execute("object-del", id=PACER["id"])
+
     def resume(self) -> None:
-        """Let the guest run on."""
-        self.monitor.execute("cont")
+        """Let the guest run on; right after :meth:`serve_debugger` that is left to the debugger."""
+        if not self._left_to_debugger:
+            self.monitor.execute("cont")
+        self._left_to_debugger = False
 
     def serve_debugger(self) -> None:
-        """Let a debugger in, when there is a socket for one: from now on it may stop the guest and let it run.
+        """Let a debugger in, with the machine stopped: it goes on when one has attached and says so.
 
-        Who resumes the guest after this does so behind the debugger's back.
+        QEMU's stub takes no packet while the guest runs, so nobody else may resume it then.
         """
-        if self._debugged:
-            self.monitor.execute("human-monitor-command", command_line=f"gdbserver chardev:{GDB}")
+        self.monitor.execute("human-monitor-command", command_line=f"gdbserver chardev:{GDB}")
+        self._left_to_debugger = True
 
     def end(self) -> None:
         """End QEMU at once, also from another thread; whoever waits for it gets :class:`GuestLost`."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 from testbed.nic import GUEST_MAC
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from testbed.nic import Nic
@@ -41,6 +40,8 @@ KERNEL_ARGUMENTS = (
 # Under TCG the kernel distrusts the TSC and reads the ACPI timer instead, which costs a device access each time.
 TCG_CPU = "Nehalem"  # the fewer features, the less code the kernel patches at boot; no RDRAND, so no host randomness
 TCG_ARGUMENTS = ("tsc=reliable", "clocksource=tsc")
+# The kernel does not know this word, and so hands it to the agent as environment.
+REAL_CLOCK = "TESTBED_CLOCK=real"
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,9 @@ def command_line(blueprint: Blueprint, console: Path, inherited: Descriptors, *,
     :param incoming: the guest's state will come from a file.
     """
     shape, nic = blueprint.shape, blueprint.nic
-    kernel_arguments: Sequence[str] = KERNEL_ARGUMENTS + (TCG_ARGUMENTS if shape.accelerator == "tcg" else ())
+    kernel_arguments = [*KERNEL_ARGUMENTS]
+    kernel_arguments += TCG_ARGUMENTS if shape.accelerator == "tcg" else ()
+    kernel_arguments += [REAL_CLOCK] if shape.clock == "real" else []
     nic_device = _device({**nic.device, "id": NIC_ID, "netdev": "wire", "mac": GUEST_MAC})
     return [
         "qemu-system-x86_64",

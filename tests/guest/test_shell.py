@@ -77,6 +77,10 @@ class Person:
         before, _, self.seen = self.seen.partition(text)
         return before
 
+    def reads(self) -> bool:
+        """Whether there is anything on the screen that was not read."""
+        return bool(self.seen or select.select([self.screen], [], [], 0)[0])
+
     def said(self) -> str:
         assert self.process.stderr is not None
         return self.process.stderr.readline().decode()
@@ -118,16 +122,22 @@ def answer(stub: socket.socket, packet: bytes) -> bytes:
     return heard.partition(b"$")[2][:-3]
 
 
-def test_a_debugger_attaches_while_the_shell_runs(tmp_path: Path) -> None:
+def test_the_shell_waits_for_a_debugger_and_another_one_may_come_later(tmp_path: Path) -> None:
     place = tmp_path / "gdb"
     with Person("--gdb", str(place)) as person:
         assert f"target remote {place}" in person.said()
+        with socket.socket(socket.AF_UNIX) as debugger:
+            debugger.settimeout(LIMIT_S)
+            debugger.connect(str(place))
+            assert answer(debugger, b"$?#3f").startswith((b"T05", b"S05"))
+            assert not person.reads()  # the shell has not begun
+            assert answer(debugger, b"$D#44") == b"OK"  # detached: the guest goes on
         person.read_until(b"igb:~ # ")
         with socket.socket(socket.AF_UNIX) as debugger:
             debugger.settimeout(LIMIT_S)
             debugger.connect(str(place))
             assert answer(debugger, b"$?#3f").startswith((b"T05", b"S05"))
-            assert answer(debugger, b"$D#44") == b"OK"  # detached: the guest goes on
+            assert answer(debugger, b"$D#44") == b"OK"
         person.type("echo still $((40 + 2))\n")
         person.read_until(b"still 42")
         person.type("\x1d")

@@ -115,6 +115,13 @@ def test_each_piece_is_a_barrier_and_a_step_and_the_program_comes_last() -> None
     assert path.rstrip(b"\0") == b"/bin/busybox"
 
 
+def test_a_debugger_is_waited_for_when_all_files_are_there() -> None:
+    pieces = list(_pieces({"/bin/busybox": b""}, 4))
+    steps = _steps(pieces, on_terminal=True, debugged=True)
+    assert [StepKind(kind).name for kind in steps["kind"].tolist()] == ["HOST", "FILE", "HOST", "EXEC"]
+    assert steps["a"][2] == len(pieces)
+
+
 def test_the_largest_program_fits_before_the_payload() -> None:
     command = Command({"/run/program": bytes(MAX_PROGRAM_BYTES)}, "/run/program", ("x",), TERMINAL)
     assert len(_steps(list(_pieces(command.all_files(), 450_000)), on_terminal=False)) < 1000

@@ -10,6 +10,7 @@ import pytest
 
 from testbed.guest import channel
 from testbed.guest.execute import PAYLOAD_OFFSET
+from testbed.guest.qemu import REAL_CLOCK
 from testbed.scenario import program
 from testbed.trace import events
 
@@ -102,6 +103,11 @@ def test_messages_agree(compiled: dict[str, int]) -> None:
 def test_sizes_and_constants_agree(compiled: dict[str, int]) -> None:
     assert {name: compiled[name] for name in SIZES} == SIZES
     assert {name: compiled[name] % 2**32 for name in CONSTANTS} == CONSTANTS
+
+
+def test_the_word_that_says_which_clock_it_is_is_the_agents() -> None:
+    name, _, value = REAL_CLOCK.partition("=")
+    assert (f'#define TB_CLOCK_VARIABLE "{name}" ' in HEADER.read_text(), value) == (True, "real")
 
 
 @pytest.mark.parametrize(("struct", "dtype"), [("tb_event", events.EVENT), ("tb_step", program.STEP)])
