@@ -22,6 +22,7 @@ struct mailbox {
 #define MODERATION_NS 1100000
 #define QUIET_TRIES 10
 #define SETTLE_NS 50000
+#define STOP_TRIES 10
 
 static struct mailbox *mailbox;
 static int alarm_timer = -1;
@@ -120,9 +121,9 @@ static __u64 quiet_ns(void)
  * nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest, so the next
  * timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still differs, a few
  * instructions, is made up for until a set time. When an interrupt of the guest took that half microsecond, nothing is
- * stopped and the caller tries again.
+ * stopped and the caller tries again. In real time reading the clock may take as long, each time: the last try stops.
  */
-static bool stop_at(__u64 expiry_ns)
+static bool stop_at(__u64 expiry_ns, bool last)
 {
 	struct itimerspec alarm = { 0 };
 	bool late;
@@ -133,7 +134,7 @@ static bool stop_at(__u64 expiry_ns)
 	if (timerfd_settime(alarm_timer, TFD_TIMER_ABSTIME, &alarm, NULL))
 		channel_fail("the timer of stops cannot be set: %s", strerror(errno));
 	clock_spin_until(expiry_ns - STOP_AHEAD_NS);
-	late = clock_now_ns() > expiry_ns - STOP_AHEAD_NS / 2;
+	late = !last && clock_now_ns() > expiry_ns - STOP_AHEAD_NS / 2;
 	if (!late)
 		channel_stop_machine();
 	clock_spin_until(expiry_ns);
@@ -146,6 +147,8 @@ static bool stop_at(__u64 expiry_ns)
 /* Stop before the first program; what is saved here must not depend on that race either. */
 void channel_stop_ready(void)
 {
+	int left = STOP_TRIES;
+
 	clock_start();
 	if (clock_is_real()) {
 		channel_stop_machine();
@@ -153,7 +156,7 @@ void channel_stop_ready(void)
 	}
 	do
 		resumed_ns = clock_program_ns() + ALARM_AHEAD_NS;
-	while (!stop_at(resumed_ns));
+	while (!stop_at(resumed_ns, --left == 0));
 }
 
 /*
@@ -163,6 +166,7 @@ void channel_stop_ready(void)
 void channel_barrier(const struct tb_barrier *barrier)
 {
 	__u64 expiry, phase;
+	int left = STOP_TRIES;
 
 	channel_send(TB_BARRIER, barrier, 1, sizeof(*barrier));
 	if (clock_is_real()) {
@@ -174,7 +178,7 @@ void channel_barrier(const struct tb_barrier *barrier)
 		phase = (expiry - resumed_ns) % TICK_NS;
 		if (phase < TICK_GUARD_NS || phase > TICK_NS - TICK_GUARD_NS)
 			expiry += 3 * TICK_GUARD_NS;
-	} while (!stop_at(expiry));
+	} while (!stop_at(expiry, --left == 0));
 }
 
 void channel_fail(const char *format, ...)
