@@ -121,7 +121,7 @@ static __u64 quiet_ns(void)
  * nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest, so the next
  * timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still differs, a few
  * instructions, is made up for until a set time. When an interrupt of the guest took that half microsecond, nothing is
- * stopped and the caller tries again. In real time reading the clock may take as long, each time: the last try stops.
+ * stopped and the caller tries again; a guest that never leaves it is stopped all the same at the last try.
  */
 static bool stop_at(__u64 expiry_ns, bool last)
 {
