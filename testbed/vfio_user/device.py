@@ -194,6 +194,10 @@ class Host(Protocol):
     """The server, as a model sees it."""
 
     @property
+    def mac(self) -> bytes:
+        """Return the address that the NIC is to have, 6 bytes."""
+
+    @property
     def memory(self) -> Memory:
         """Return the guest's memory."""
 
