@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from testbed.errors import GuestLost, HostError
 from testbed.guest.channel import Channel
+from testbed.guest.device_state import restore_device, save_device
 from testbed.guest.memory import GuestMemory
+from testbed.guest.model import DeviceModel
 from testbed.guest.monitor import Monitor
 from testbed.guest.qemu import GDB, PACER, Descriptors, command_line
 from testbed.traffic.wire import Wire
@@ -55,6 +57,7 @@ class Machine:
     ) -> None:
         self.debugged = gdb is not None
         self._left_to_debugger = False
+        self.model: DeviceModel | None = None
         self.console = directory / "console.log"
         self._messages = directory / "qemu.log"
         self.console.touch()
@@ -78,10 +81,17 @@ class Machine:
         theirs = [pair[1] for pair in pairs]
         theirs[2].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WIRE_BUFFER_BYTES)
         monitor, agent, wire, self.terminal = (pair[0] for pair in pairs)
+        for end in (*theirs, monitor, agent, wire, self.terminal):
+            self._stack.callback(end.close)
+        if blueprint.nic.model:
+            self.model = self._stack.enter_context(
+                DeviceModel(blueprint.nic.model, self.console.parent, theirs[2])
+            )
         inherited = Descriptors(
             monitor=theirs[0].fileno(),
             agent=theirs[1].fileno(),
-            wire=theirs[2].fileno(),
+            wire=-1 if self.model else theirs[2].fileno(),
+            model=self.model.directory_fd if self.model else -1,
             memory=self.memory.fd,
             terminal=theirs[3].fileno() if blueprint.shape.terminal else -1,
             gdb=gdb.fileno() if gdb else -1,
@@ -89,8 +99,6 @@ class Machine:
         command = command_line(blueprint, self.console, inherited, incoming=state is not None)
         inputs = [blueprint.kernel, blueprint.initramfs, *([state] if state else [])]
         argv = toolchain.argv(command, read=inputs, write=[self.console.parent])
-        for end in (*theirs, monitor, agent, wire, self.terminal):
-            self._stack.callback(end.close)
         self._process = self._launch(argv, inherited)
         for end in theirs:
             end.close()
@@ -108,6 +116,10 @@ class Machine:
             self._migrate("migrate-incoming", state)
             if self._paced:  # frames enter at ticks that count from the instant at which the guest was saved
                 self._add_pacer()
+        if self.model:
+            if state:
+                restore_device(self.monitor, self.model, state)
+            self.model.watch(self.monitor.lose)
 
     def _add_pacer(self) -> None:
         """Hold the wire's frames; a filter of the command line would tick from when QEMU first saw the clock."""
@@ -190,6 +202,8 @@ class Machine:
 
         :raise GuestLost: QEMU could not.
         """
+        if self.model:
+            save_device(self.monitor, self.model, path)
         self._migrate("migrate", path)
 
     def _migrate(self, command: str, path: Path) -> None:

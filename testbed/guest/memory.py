@@ -5,6 +5,7 @@ Physical address and offset are the same, because the guest has less memory than
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 from typing import TYPE_CHECKING, Self
@@ -25,9 +26,10 @@ class GuestMemory:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.fd = os.memfd_create("guest-memory", os.MFD_CLOEXEC)
+        self.fd = os.memfd_create("guest-memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self.fd, size)
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)  # a device model insists on it
             self._map = mmap.mmap(self.fd, size)
         except BaseException:
             os.close(self.fd)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Monitor"]
 
 COMMAND_LIMIT_S = 30.0
-DISCONNECTED = "DISCONNECTED"  # our own, beside QEMU's events
+LOST = "LOST"  # our own, beside QEMU's events
 
 
 class Monitor:
@@ -78,10 +78,14 @@ class Monitor:
             name, data = self._events.get(timeout=max(timeout_s, 0))
         except queue.Empty as error:
             raise TimeoutError from error
-        if name == DISCONNECTED:
+        if name == LOST:
             self._events.put((name, data))
-            raise GuestLost("QEMU ended")
+            raise GuestLost(data["why"])
         return name, data
+
+    def lose(self, why: str) -> None:
+        """Let whoever waits for an event, now or later, get :class:`GuestLost` with this reason."""
+        self._events.put((LOST, {"why": why}))
 
     def wait_for(self, name: str, timeout_s: float) -> Mapping[str, Any]:
         """Drop events until one is called ``name``; return its data.
@@ -110,7 +114,7 @@ class Monitor:
     async def _watch(self) -> None:
         while self._client.runstate is Runstate.RUNNING:
             await self._client.runstate_changed()
-        self._events.put((DISCONNECTED, {}))
+        self.lose("QEMU ended")
 
     async def _disconnect(self) -> None:
         with contextlib.suppress(QMPError, EOFError, OSError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
+from testbed.guest.model import MODEL_SOCKET
 from testbed.nic import GUEST_MAC
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ __all__ = ["GDB", "NIC_ID", "PACER", "Blueprint", "Clock", "Descriptors", "Shape
 
 Clock = Literal["virtual", "real"]
 NIC_ID = "nic"  # of the NIC under test
+MODEL_SLOT = 0x10  # on bus 0, of a NIC that a device model plays
 GDB = "gdb"  # of the socket for a debugger; the stub is started later
 PACER: dict[str, str | int] = {
     "qom-type": "filter-buffer",
@@ -63,6 +66,7 @@ class Shape:
 class Descriptors:
     """File descriptors that QEMU inherits: its ends of our socket pairs, the guest's memory, a listening socket.
 
+    :param wire: -1 when a device model has it. :param model: the directory with the device model's socket, or -1.
     :param terminal: -1 when the shape has none. :param gdb: -1 when there is no debugger.
     """
 
@@ -72,6 +76,7 @@ class Descriptors:
     memory: int
     terminal: int = -1
     gdb: int = -1
+    model: int = -1
 
     def all(self) -> list[int]:
         """Return those that there are."""
@@ -119,6 +124,28 @@ class Blueprint:
     initramfs: Path
 
 
+def _emulated(nic: Nic, inherited: Descriptors) -> list[str]:
+    """Return the arguments for a NIC that QEMU plays itself, at the end of its wire."""
+    device = _device({**nic.device, "id": NIC_ID, "netdev": "wire", "mac": GUEST_MAC})
+    return ["-netdev", f"stream,id=wire,addr.type=fd,addr.str={inherited.wire}", "-device", device]
+
+
+def _modelled(nic: Nic, shape: Shape, inherited: Descriptors) -> list[str]:
+    """Return the arguments for a NIC that a device model plays; the wire is the model's.
+
+    In virtual time the guest waits for each of its writes to registers, so that none is on its way when it stops.
+    """
+    device = {
+        "driver": "vfio-user-pci",
+        "id": NIC_ID,
+        "addr": f"{MODEL_SLOT:#x}",
+        "socket": {"type": "unix", "path": f"/proc/self/fd/{inherited.model}/{MODEL_SOCKET}"},
+        **({"x-no-posted-writes": True} if shape.clock == "virtual" else {}),
+        **nic.device,
+    }
+    return ["-device", json.dumps(device)]
+
+
 def _memory(shape: Shape, fd: int) -> str:
     path = f"/proc/self/fd/{fd}"
     return f"memory-backend-file,id=ram,size={shape.memory_mib}M,mem-path={path},share=on"
@@ -134,7 +161,6 @@ def command_line(blueprint: Blueprint, console: Path, inherited: Descriptors, *,
     kernel_arguments = [*KERNEL_ARGUMENTS]
     kernel_arguments += TCG_ARGUMENTS if shape.accelerator == "tcg" else ()
     kernel_arguments += [REAL_CLOCK] if shape.clock == "real" else []
-    nic_device = _device({**nic.device, "id": NIC_ID, "netdev": "wire", "mac": GUEST_MAC})
     return [
         "qemu-system-x86_64",
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-S"),
@@ -156,8 +182,7 @@ def command_line(blueprint: Blueprint, console: Path, inherited: Descriptors, *,
         *("-chardev", f"file,id=console,path={console}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=monitor,fd={inherited.monitor}", "-qmp", "chardev:monitor"),
         *("-chardev", f"socket,id=agent,fd={inherited.agent}", "-device", "isa-debugcon,chardev=agent"),
-        *("-netdev", f"stream,id=wire,addr.type=fd,addr.str={inherited.wire}"),
-        *("-device", nic_device),
+        *(_modelled(nic, shape, inherited) if nic.model else _emulated(nic, inherited)),
         *("-device", "pvpanic", "-action", "panic=pause"),
         *_clock_arguments(shape),
         *_person_arguments(shape, inherited),

@@ -18,6 +18,7 @@ from testbed.guest.channel import Ready
 from testbed.guest.guest import Guest, Shared
 from testbed.guest.machine import Machine
 from testbed.guest.qemu import Descriptors, command_line
+from testbed.vfio_user.model import model_sources
 
 if TYPE_CHECKING:
     import socket
@@ -41,7 +42,8 @@ class _Agent(msgspec.Struct):
 
 def _directory(toolchain: Toolchain, blueprint: Blueprint) -> Path:
     command = command_line(blueprint, Path("console"), Descriptors(0, 0, 0, 0), incoming=False)
-    return cache_dir() / "snapshots" / content_key(toolchain.identity, *command)
+    model = model_sources(blueprint.nic.model) if blueprint.nic.model else []
+    return cache_dir() / "snapshots" / content_key(toolchain.identity, *command, *model)
 
 
 def is_saved(toolchain: Toolchain, blueprint: Blueprint) -> bool:

@@ -25,7 +25,9 @@ GUEST_MAC = "02:00:00:00:00:02"
 class Nic:
     """An emulated device and the driver that binds to it.
 
-    :param device: QEMU's ``-device`` properties, without ``netdev`` and ``mac``.
+    :param device: QEMU's ``-device`` properties, without ``netdev`` and ``mac``; of a model, without ``driver`` too.
+    :param model: who plays the device when QEMU itself does not: ``MODULE:CLASS`` or ``FILE.py:CLASS``, a
+        :class:`testbed.vfio_user.Device`.
     :param modules: the driver's module and what it needs that modules.dep does not say, in load order.
     :param since: capability to the first kernel release (major, minor) whose driver has it.
     """
@@ -36,6 +38,7 @@ class Nic:
     driver: str
     modules: tuple[str, ...]
     since: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    model: str = ""
 
     def capabilities(self, release: tuple[int, int]) -> frozenset[str]:
         """Return what device and driver can do together in a kernel of this release."""

@@ -1,12 +1,6 @@
 """Frames in and out of a guest's wire.
 
-:class:`Wire` is the host's end of QEMU's ``-netdev stream``; ``wire.scapy()`` makes it the interface of any
-scapy script; :func:`numbered_frames` makes the frames whose fate the guest's ledger follows.
+:class:`testbed.traffic.wire.Wire` is the host's end of the wire; its ``scapy()`` makes it the interface of any scapy
+script; :func:`testbed.traffic.frames.numbered_frames` makes the frames whose fate the guest's ledger follows. Nothing
+is imported here: the process of a device model needs only the framing, and should start at once.
 """
-
-from __future__ import annotations
-
-from testbed.traffic.frames import HOST_MAC, Numbered, numbered_frames, parse
-from testbed.traffic.wire import Tap, Wire
-
-__all__ = ["HOST_MAC", "Numbered", "Tap", "Wire", "numbered_frames", "parse"]

@@ -264,7 +264,10 @@ class Device(abc.ABC):
 
     @abc.abstractmethod
     def save(self) -> bytes:
-        """Return everything that :meth:`load` needs to go on, in another process."""
+        """Return everything that :meth:`load` needs to go on, in another process.
+
+        There, :meth:`Host.now_ns` has nothing to do with what it was: keep what timers have left to run.
+        """
 
     @abc.abstractmethod
     def load(self, state: bytes) -> None:

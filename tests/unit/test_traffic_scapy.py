@@ -11,10 +11,11 @@ from scapy.packet import Raw
 from scapy.sendrecv import AsyncSniffer, sendp, sniff, sr1, srp1
 
 from testbed.errors import UsageError
-from testbed.traffic import HOST_MAC, Wire, numbered_frames
 from testbed.traffic.fake import FakeQemu
+from testbed.traffic.frames import HOST_MAC, numbered_frames
 from testbed.traffic.layer import TestbedFrame
 from testbed.traffic.supersocket import WireSuperSocket
+from testbed.traffic.wire import Wire
 
 GUEST = "02:00:00:00:00:02"
 

@@ -7,9 +7,10 @@ import pytest
 from scapy.utils import rdpcap
 
 from testbed.errors import GuestLost, HostError
-from testbed.traffic import Wire, numbered_frames
 from testbed.traffic.fake import FakeQemu
+from testbed.traffic.frames import numbered_frames
 from testbed.traffic.pcap import PcapFile
+from testbed.traffic.wire import Wire
 
 GUEST = "02:00:00:00:00:02"
 

@@ -1,0 +1,126 @@
+"""What testbed tells the process of a device model, and what it answers: JSON behind a length, over a stream socket."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    import socket
+
+__all__ = [
+    "Advance",
+    "Answer",
+    "Load",
+    "Ping",
+    "Question",
+    "RestoreTable",
+    "Save",
+    "Start",
+    "Step",
+    "Tell",
+    "encode",
+    "receive",
+]
+
+LENGTH = struct.Struct("<I")
+MAX_BYTES = 64 << 20  # a saved device
+
+
+class _Question(msgspec.Struct, frozen=True, tag_field="ask"):
+    """Each is answered by one :class:`Answer`, in order."""
+
+
+class Ping(_Question, frozen=True, tag="ping"):
+    """Is anybody there?"""
+
+
+class Save(_Question, frozen=True, tag="save"):
+    """Return what :class:`Load` needs; the guest stands still."""
+
+
+class Load(_Question, frozen=True, tag="load"):
+    """Be the device that was saved."""
+
+    state: bytes
+
+
+class RestoreTable(_Question, frozen=True, tag="restore_table"):
+    """Write the table of MSI-X, which lies with QEMU, as it was: after Load, once the device can reach memory."""
+
+
+class Start(_Question, frozen=True, tag="start"):
+    """Begin an empty table of events; ``position`` is the physical address of the guest's count of its own."""
+
+    position: int
+
+
+class Step(_Question, frozen=True, tag="step"):
+    """Act in steps from now on, beginning at this time; without one: freely."""
+
+    now_ns: int | None
+
+
+class Advance(_Question, frozen=True, tag="advance"):
+    """Do all that is due until then; the guest stands still."""
+
+    to_ns: int
+
+
+class Tell(_Question, frozen=True, tag="tell"):
+    """Do what a ``device`` step asks: one of the model's commands, as JSON."""
+
+    command: msgspec.Raw
+
+
+Question: TypeAlias = Ping | Save | Load | RestoreTable | Start | Step | Advance | Tell
+
+
+class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a question.
+
+    :param error: why it was not done, one line.
+    :param state: of Save. :param dwords: of Save: what of the configuration space to keep: offsets, in the order in
+        which to write them back; before the last, which may switch MSI-X on, comes RestoreTable.
+    :param next_ns: of Advance: when the device has something to do again by itself.
+    """
+
+    error: str = ""
+    state: bytes = b""
+    dwords: list[int] = []
+    next_ns: int | None = None
+
+
+def encode(message: Question | Answer) -> bytes:
+    """Return a message as it goes over the socket."""
+    body = msgspec.json.encode(message)
+    return LENGTH.pack(len(body)) + body
+
+
+def receive(sock: socket.socket) -> bytes:
+    """Return the body of the next message from a blocking socket.
+
+    :raise EOFError: the other side is gone, or says what cannot be a message.
+    :raise TimeoutError: it did not come within the socket's timeout.
+    """
+    (size,) = LENGTH.unpack(_exactly(sock, LENGTH.size))
+    if size > MAX_BYTES:
+        raise EOFError(f"a message of {size} bytes")
+    return _exactly(sock, size)
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        try:
+            piece = sock.recv(min(size - len(data), 1 << 20))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise EOFError(str(error)) from error
+        if not piece:
+            raise EOFError("the other side closed")
+        data += piece
+    return bytes(data)
