@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from vfio_devices import Probe, descriptors, probe, refused
 
-from testbed.vfio_user.fake import Client
+from testbed.vfio_user.fake_client import Client
 from testbed.vfio_user.protocol import IRQ_SET, Command, Irq, IrqSet, Region
 
 if TYPE_CHECKING:

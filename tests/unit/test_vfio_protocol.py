@@ -14,7 +14,7 @@ from vfio_devices import Probe, descriptors, probe, refused
 
 from testbed.vfio_user import DmaFault
 from testbed.vfio_user.connection import Disconnected
-from testbed.vfio_user.fake import Client, memory_file
+from testbed.vfio_user.fake_client import Client, memory_file
 from testbed.vfio_user.protocol import (
     DMA_MAP,
     HEADER,

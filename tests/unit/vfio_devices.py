@@ -21,10 +21,10 @@ from testbed.vfio_user import (
     MsiX,
     PowerManagement,
 )
-from testbed.vfio_user.fake import Failed
+from testbed.vfio_user.fake_client import Failed
 
 if TYPE_CHECKING:
-    from testbed.vfio_user.fake import Client
+    from testbed.vfio_user.fake_client import Client
 
 
 def probe(client: Client) -> Probe:
