@@ -114,7 +114,7 @@ class Tail(Command, frozen=True, tag="tail"):
 class Steer(Command, frozen=True, tag="steer"):
     """Send received frames to a queue, whatever the filters would say."""
 
-    queue: Annotated[int | None, Meta(ge=0, lt=CHANNELS, description="the queue; null: as the filters say")]
+    queue: Annotated[int, Meta(ge=0, lt=CHANNELS, description="the queue; null: as the filters say")] | None
 
 
 class Pause(Command, frozen=True, tag="pause"):

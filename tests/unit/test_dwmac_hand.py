@@ -1,10 +1,14 @@
 """Interrupts of the EQOS model, and the test's hand on it."""
 
+from typing import Union
+
+import msgspec
 import pytest
 from dwmac_driver import FIRST, LAST, OWN, Driver, frame
 
 from testbed.dwmac import StmmacPci
 from testbed.dwmac.commands import (
+    COMMANDS,
     BusError,
     Complete,
     Delay,
@@ -241,3 +245,12 @@ def test_the_trace_shows_what_the_device_did(driver: Driver) -> None:
     assert driver.host.rows[0].a == 1
     assert driver.host.rows[0].b == 1
     assert driver.host.rows[1].b == 64
+
+
+def test_the_words_of_the_step_are_checked() -> None:
+    decoder = msgspec.json.Decoder(Union[COMMANDS])  # type: ignore[valid-type] # noqa: UP007 - a tuple of types
+    assert decoder.decode(b'{"command": "complete", "direction": "tx", "count": 3}') == Complete("tx", 3)
+    assert decoder.decode(b'{"command": "steer", "queue": null}') == Steer(None)
+    for wrong in (b'{"command": "steer", "queue": 4}', b'{"command": "stall", "direction": "up"}', b"{}"):
+        with pytest.raises(msgspec.ValidationError):
+            decoder.decode(wrong)
