@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["SPOILS", "Drop", "Mac"]
 
 LEAST_FRAME_BYTES = 60
+LINE_BYTES = 16 << 20  # that a paused link partner keeps itself: all frames of a barrier, 10000 of 1514 bytes, fit
 STANDARD_BYTES, JUMBO_BYTES = 1518, 9018  # with FCS; a VLAN tag comes on top
 PAUSE = (b"\x01\x80\xc2\x00\x00\x01", b"\x88\x08")
 SPOILS = {
@@ -59,6 +60,7 @@ class Mac:
         self._core = core
         self.receivers = [Receiver(core, number, self.pump) for number in range(CHANNELS)]
         self._waiting: deque[bytes] = deque()  # at the link partner's end
+        self._waiting_bytes = 0
         self._paused = False
         self._pumping = self._wire_paused = False
         self.spoiled: list[str] = []
@@ -72,6 +74,7 @@ class Mac:
     def receive(self, frames: Sequence[bytes]) -> None:
         """Take frames from the wire."""
         self._waiting.extend(frames)
+        self._waiting_bytes += sum(map(len, frames))
         self.pump()
 
     def pump(self) -> None:
@@ -82,14 +85,17 @@ class Mac:
         try:
             self._run_channels()
             while self._waiting and not self._paused:
-                self._admit(self._waiting.popleft())
+                frame = self._waiting.popleft()
+                self._waiting_bytes -= len(frame)
+                self._admit(frame)
                 self._follow_levels()
             self._run_channels()
         finally:
             self._pumping = False
-        if bool(self._waiting) != self._wire_paused:
-            self._wire_paused = bool(self._waiting)
-            (self._core.host.wire.pause if self._wire_paused else self._core.host.wire.resume)()
+        full = self._waiting_bytes > LINE_BYTES
+        if full != self._wire_paused:
+            self._wire_paused = full
+            (self._core.host.wire.pause if full else self._core.host.wire.resume)()
 
     def _run_channels(self) -> None:
         for receiver in self.receivers:
@@ -221,4 +227,5 @@ class Mac:
     def load(self, waiting: list[bytes]) -> None:
         """Go on from what :meth:`save` returned."""
         self._waiting = deque(waiting)
+        self._waiting_bytes = sum(map(len, waiting))
         self._paused = False
