@@ -108,7 +108,9 @@ class Unplug(Command, frozen=True, tag="unplug"):
 class Tail(Command, frozen=True, tag="tail"):
     """Say how the device knows which Rx descriptors are its own."""
 
-    honoured: Annotated[bool, Meta(description="true: by OWN and the tail pointer; false: by OWN alone")]
+    honoured: Annotated[
+        bool, Meta(description="true: by OWN and tail pointer, as at the start; false: by OWN")
+    ]
 
 
 class Steer(Command, frozen=True, tag="steer"):

@@ -45,11 +45,11 @@ class Throttle(msgspec.Struct):
 class Hand(msgspec.Struct):
     """What a test has set for the whole device.
 
-    :param honours_tail: whether reception stops at the tail pointer too, not at OWN alone.
+    :param honours_tail: whether reception stops at the tail pointer too, as the core does, or at OWN alone.
     :param unplug_after: frames, of either direction, after which the cable is pulled; None: never.
     """
 
-    honours_tail: bool = False
+    honours_tail: bool = True
     unplug_after: int | None = None
 
 

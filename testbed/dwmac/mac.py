@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["SPOILS", "Drop", "Mac"]
 
 LEAST_FRAME_BYTES = 60
-LINE_BYTES = 16 << 20  # that a paused link partner keeps itself: all frames of a barrier, 10000 of 1514 bytes, fit
+LINE_BYTES = (
+    16 << 20
+)  # that a paused link partner keeps itself: all frames of a barrier, 10000 of 1514 bytes, fit
 STANDARD_BYTES, JUMBO_BYTES = 1518, 9018  # with FCS; a VLAN tag comes on top
 PAUSE = (b"\x01\x80\xc2\x00\x00\x01", b"\x88\x08")
 SPOILS = {

@@ -113,9 +113,16 @@ class Receiver:
         self._core.interrupts.cause(self._number, Cause.FBE | _WRITE_ERROR)
 
     def tail(self, value: int) -> None:
-        """Take a new tail pointer: descriptors up to it are the device's, all of them when it is where it is."""
+        """Take a new tail pointer: descriptors up to it are the device's.
+
+        While the channel stands still, the distance from the base says how many: none, or all when it points behind
+        the ring's end. Afterwards a pointer at the current descriptor means all: the driver filled the ring.
+        """
         ring = Ring.receive(self._core.words, self._number)
-        self._tail_credit = (ring.index(value) - self.position) % ring.length or ring.length
+        if self.running:
+            self._tail_credit = (ring.index(value) - self.position) % ring.length or ring.length
+        else:
+            self._tail_credit = min(((value - ring.base) & 0xFFFFFFFF) // 16, ring.length)
 
     def put(self, frame: Received) -> None:
         """Add a frame to the FIFO."""

@@ -35,7 +35,7 @@ MAX_FRAMES = 200_000  # injected and transmitted in one program
 MAX_SLEEP_US = 600_000_000
 MAX_DEPTH = 8  # repeats inside repeats
 MAX_UMEM_BYTES = 64 << 20  # the guest has 256 MB
-SETUP_STEPS = 4  # RINGS, UMEM, XDP_ATTACH, BIND
+SETUP_STEPS = 6  # CPUS, RINGS, UMEM, FILL, XDP_ATTACH, BIND
 FILTER_TICK_US = 1000  # QEMU's filter-buffer lets frames into the NIC at each of these
 
 
@@ -171,6 +171,12 @@ def _setting_faults(settings: Settings) -> Iterator[Fault]:
         seen = f"{settings.umem_chunks} chunks of {settings.chunk_bytes}"
         expected = f"a UMEM of at most {MAX_UMEM_BYTES} bytes"
         yield Fault("$.settings.umem_chunks", expected, seen, "use fewer chunks")
+    most = min(settings.umem_chunks, settings.fill_entries)
+    if settings.prefill > most and settings.mode != "none":
+        expected = f"at most {most}, what UMEM and FILL ring have"
+        yield Fault(
+            "$.settings.prefill", expected, str(settings.prefill), "write less, or more chunks and entries"
+        )
     if settings.mode == "zerocopy" and settings.xdp_mode == "generic":
         remedy = "write xdp_mode: native, or mode: copy"
         yield Fault("$.settings.xdp_mode", "native, which zero copy needs", "generic", remedy)

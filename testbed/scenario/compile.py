@@ -89,6 +89,9 @@ def compile_program(scenario: Scenario) -> Program:
             else:
                 records.append(operands[record.kind] if record.kind in _FROM_SETTINGS else record)
             sources.append(str(written))
+            if record.kind is StepKind.UMEM and scenario.settings.prefill:
+                records.append(_prefill(scenario.settings))
+                sources.append(str(written))
     queue = scenario.settings.queue
     rows = [(r.kind, queue, r.count, r.a, r.b, r.c) for r in records]
     return Program(np.array(rows, dtype=STEP), actions, tuple(sources), len(setup))
@@ -102,6 +105,7 @@ def _setup(settings: Settings) -> list[Record]:
     records.append(Record(StepKind.RINGS, a=settings.rx_ring, b=settings.tx_ring))
     if settings.mode != "none":
         records.append(_umem(settings))
+        records += [_prefill(settings)] if settings.prefill else []
     if settings.xdp_mode != "none":
         verdict, mode = Verdict[settings.verdict.upper()], XdpMode[settings.xdp_mode.upper()]
         records.append(Record(StepKind.XDP_ATTACH, a=verdict, b=mode))
@@ -118,6 +122,10 @@ def _umem(settings: Settings) -> Record:
         b=settings.fill_entries,
         c=settings.completion_entries,
     )
+
+
+def _prefill(settings: Settings) -> Record:
+    return Record(StepKind.FILL, count=settings.prefill)
 
 
 def _bind(settings: Settings) -> Record:

@@ -24,6 +24,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     chunk_bytes: Annotated[Literal[2048, 4096], Meta(description="bytes of a chunk")] = 2048
     fill_entries: Annotated[SocketRing, Meta(description="entries of the FILL ring")] = 512
     completion_entries: Annotated[SocketRing, Meta(description="entries of the COMPLETION ring")] = 512
+    prefill: Annotated[
+        int, Meta(ge=0, le=65536, description="chunks posted to FILL before each bind, as most programs do")
+    ] = 0
     rx_entries: Annotated[SocketRing, Meta(description="entries of the socket's RX ring")] = 256
     tx_entries: Annotated[SocketRing, Meta(description="entries of the socket's TX ring")] = 256
     mode: Annotated[

@@ -194,9 +194,7 @@ def test_the_cable_comes_out_in_the_middle_of_a_burst(driver: Driver) -> None:
     assert sum(not driver.rx_status(index) & OWN for index in range(8)) == 4
 
 
-def test_a_device_that_honours_the_tail_stops_there() -> None:
-    driver = Driver().up()
-    tell(driver, Tail(honoured=True))
+def test_reception_stops_at_the_tail(driver: Driver) -> None:
     driver.give(4)
     for index in range(4, 8):  # given by OWN alone: the tail stays
         driver.set_words(driver.rx_at(index), driver.rx_buffer(index), 0, 0, OWN | 1 << 24)
@@ -208,12 +206,30 @@ def test_a_device_that_honours_the_tail_stops_there() -> None:
     assert not driver.rx_status(5) & OWN
 
 
-def test_a_tail_at_the_current_descriptor_means_the_whole_ring() -> None:
-    driver = Driver().up()
-    tell(driver, Tail(honoured=True))
+def test_a_tail_at_the_current_descriptor_means_the_whole_ring(driver: Driver) -> None:
     driver.give(16)
     driver.arrive(*(frame() for _ in range(16)))
     assert not any(driver.rx_status(index) & OWN for index in range(16))
+
+
+@pytest.mark.parametrize("given", [0, 5, 16])
+def test_before_the_start_the_tail_says_how_many_there_are(driver: Driver, given: int) -> None:
+    driver.write("DMA_CH_RX_CONTROL", 2048)
+    for index in range(16):
+        driver.set_words(driver.rx_at(index), driver.rx_buffer(index), 0, 0, OWN | 1 << 24)
+    driver.write("DMA_CH_RXDESC_LIST_ADDRESS", driver.rx_at(0))
+    driver.write("DMA_CH_RXDESC_TAIL_POINTER", driver.rx_at(0) + 16 * given)
+    driver.write("DMA_CH_RX_CONTROL", 2049)
+    driver.arrive(*(frame() for _ in range(16)))
+    assert sum(not driver.rx_status(index) & OWN for index in range(16)) == given
+
+
+def test_a_device_may_go_by_own_alone(driver: Driver) -> None:
+    tell(driver, Tail(honoured=False))
+    driver.give(1)
+    driver.set_words(driver.rx_at(1), driver.rx_buffer(1), 0, 0, OWN | 1 << 24)
+    driver.arrive(frame(), frame())
+    assert not driver.rx_status(1) & OWN
 
 
 def test_frames_are_steered_by_hand(driver: Driver) -> None:

@@ -75,7 +75,7 @@ WRONG = [
     # sums
     (
         HEAD + "- repeat: {times: 10, steps: [{repeat: {times: 10000, steps: [tx_kick]}}]}",
-        "f.yaml:2: steps: expected at most 16384 steps with repeats written out, seen 100004; repeat",
+        "f.yaml:2: steps: expected at most 16384 steps with repeats written out, seen 100006; repeat",
     ),
     (
         HEAD + "- repeat: {times: 300, steps: [inject: 5000, sleep_us: 1000]}",
