@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from testbed import nic
-from testbed.kernel import resolve, with_variants
+from testbed.kernel import resolve
 from testbed.run import Request, Run, run
 from testbed.scenario import from_json
 
@@ -26,8 +26,11 @@ def replay(recorded: Result, toolchain: Toolchain, say: Callable[[str], None]) -
     :param say: told where today's kernel is another than the recorded one.
     :raise UsageError: the result names something that does not exist here.
     """
-    base = recorded.kernel.name.partition("@")[0]
-    kernel = with_variants(resolve(base), recorded.kernel.variants, toolchain)
+    then = recorded.kernel
+    asked = then.asked or "@variant=".join([then.name, *then.variants])
+    kernel = resolve(asked, toolchain)
+    if then.contents not in ([], [change.key for change in kernel.changes]):
+        say("a change of the kernel, or the tree, is not what it was when the run was recorded")
     if (kernel.release, kernel.package) != (recorded.kernel.release, recorded.kernel.package):
         say(f"recorded on {recorded.kernel.package} ({recorded.kernel.release}), here is {kernel.package}")
     return run(

@@ -38,13 +38,18 @@ _BISECT_STATUS: dict[Verdict, int] = {"pass": 0, "fail": 1, "broken": 125, "unsu
 
 
 class KernelRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The kernel that ran: its name, exact release and package version, and what was changed in it."""
+    """The kernel that ran: its name, exact release and package version, and what was changed in it.
+
+    ``asked`` is the KERNEL that asks for it, ``contents`` what stands for the content of each change in that order.
+    """
 
     name: str
     release: str = ""
     package: str = ""
     variants: list[str] = msgspec.field(default_factory=list)
     patches: list[str] = msgspec.field(default_factory=list)
+    asked: str = ""
+    contents: list[str] = msgspec.field(default_factory=list)
 
 
 class TraceRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

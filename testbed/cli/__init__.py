@@ -14,13 +14,17 @@ from testbed.errors import HostError, TestbedError, UsageError
 
 __all__ = ["main"]
 
+_NO_COMMANDS = {"changes", "output"}
+
 
 class _Commands(click.Group):
     """Imports a command's module when the command is called: ``testbed --help`` need not load scapy."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(
-            found.name.rstrip("_") for found in pkgutil.iter_modules(__path__) if found.name != "output"
+            found.name.rstrip("_")
+            for found in pkgutil.iter_modules(__path__)
+            if found.name not in _NO_COMMANDS
         )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed import nic as nics
+from testbed.cli.changes import KernelOptions, resolve_aloud
 from testbed.executable import read_program
 from testbed.guest import Command, execute
 from testbed.guest.channel import MessageType
-from testbed.kernel import check_names, resolve, with_variants
+from testbed.kernel import parse
 from testbed.preparation import ready_guest, shape_of
 from testbed.toolchain import open_toolchain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from testbed.guest import Clock, Guest
     from testbed.kernel import Kernel
@@ -43,13 +44,9 @@ class Found:
 
 
 def guest_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say in which guest something runs."""
+    """Add the options that say in which guest something runs, beside those of the kernel."""
     options = (
         click.option("--nic", required=True, help="The emulated NIC; see `testbed list nics`."),
-        click.option(
-            "--kernel", default="", help="BASE[@variant=NAME]...; the newest distribution kernel by default."
-        ),
-        click.option("--variant", multiple=True, help="A named change to the driver; repeatable."),
         click.option(
             "--clock",
             type=click.Choice(["virtual", "real"]),
@@ -61,18 +58,18 @@ def guest_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def find_guest(nic: str, kernel: str, variants: Sequence[str]) -> Found:
+def find_guest(nic: str, kernel: str) -> Found:
     """Resolve what the options name; all names are looked at before anything is built.
 
     :raise TestbedError: one of them is unknown, or cannot be had.
     """
     chosen = nics.get(nic)
-    base, named = check_names(kernel, variants)
+    spec = parse(kernel)
     toolchain = open_toolchain()
-    return Found(toolchain, with_variants(resolve(base), named, toolchain), chosen)
+    return Found(toolchain, resolve_aloud(spec, toolchain), chosen)
 
 
-@click.command("exec", context_settings={"allow_interspersed_args": False})
+@click.command("exec", cls=KernelOptions, context_settings={"allow_interspersed_args": False})
 @click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @guest_options
@@ -83,7 +80,6 @@ def command(
     arguments: tuple[str, ...],
     nic: str,
     kernel: str,
-    variant: tuple[str, ...],
     clock: Clock | None,
     timeout: float,
 ) -> None:
@@ -93,7 +89,7 @@ def command(
     nothing on stdin.
     """
     what = Command({_PROGRAM: read_program(program)}, _PROGRAM, (str(program), *arguments))
-    found = find_guest(nic, kernel, variant)
+    found = find_guest(nic, kernel)
     shape = shape_of(found.toolchain, clock)
     with ready_guest(found.toolchain, found.kernel, found.nic, shape) as guest:
         sys.exit(Pipes(guest).run(what, timeout))

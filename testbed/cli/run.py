@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed import nic as nics
+from testbed.cli.changes import KernelOptions, resolve_aloud
 from testbed.cli.output import bisect_status
 from testbed.errors import UsageError
-from testbed.kernel import check_names, resolve, with_variants
+from testbed.kernel import parse
 from testbed.report import FORMATS, severity
 from testbed.rules import all_rules, load_waivers, rule_named
 from testbed.run import Request, run
@@ -47,7 +48,6 @@ class _Options:
     scenario: str
     nic: str
     kernel: str
-    variant: tuple[str, ...]
     clock: Any
     runs: int
     set_: tuple[str, ...]
@@ -72,9 +72,9 @@ class _Options:
         waivers = load_waivers() + (
             load_waivers(self.waivers, drivers=nics.drivers()) if self.waivers else []
         )
-        base, variants = check_names(self.kernel, self.variant)
+        spec = parse(self.kernel)
         toolchain = open_toolchain(self.toolchain)
-        kernel = with_variants(resolve(base), variants, toolchain)
+        kernel = resolve_aloud(spec, toolchain)
         return Request(
             toolchain=toolchain,
             kernel=kernel,
@@ -101,8 +101,6 @@ def reproduce_command(options: _Options) -> str:
     """Return the command line that asks for one such run."""
     words = ["testbed", "run", options.scenario, "--nic", options.nic]
     words += ["--kernel", options.kernel] if options.kernel else []
-    for name in options.variant:
-        words += ["--variant", name]
     words += ["--clock", options.clock] if options.clock else []
     for setting in options.set_:
         words += ["--set", setting]
@@ -114,13 +112,9 @@ def reproduce_command(options: _Options) -> str:
     return shlex.join(words)
 
 
-@click.command("run")
+@click.command("run", cls=KernelOptions)
 @click.argument("scenario")
 @click.option("--nic", required=True, help="The emulated NIC; see `testbed list nics`.")
-@click.option(
-    "--kernel", default="", help="BASE[@variant=NAME]...; the newest distribution kernel by default."
-)
-@click.option("--variant", multiple=True, help="A named change to the driver; repeatable.")
 @click.option(
     "--clock", type=click.Choice(["virtual", "real"]), help="Virtual under TCG, real under KVM by default."
 )

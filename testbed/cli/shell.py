@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.changes import KernelOptions
 from testbed.cli.exec import Pipes, exit_status, find_guest, guest_options
 from testbed.errors import GuestLost, HostError, UsageError
 from testbed.executable import read_program
@@ -40,7 +41,7 @@ _SCRIPT_LIMIT_S = 600.0
 _PERSON_LIMIT_S = 86400.0
 
 
-@click.command("shell")
+@click.command("shell", cls=KernelOptions)
 @guest_options
 @click.option("--timeout", type=click.FloatRange(1, 86400), help="Seconds until the guest is ended.")
 @click.option(
@@ -50,7 +51,6 @@ def command(
     *,
     nic: str,
     kernel: str,
-    variant: tuple[str, ...],
     clock: Clock | None,
     timeout: float | None,
     gdb: str | None,
@@ -62,7 +62,7 @@ def command(
     on_terminal = sys.stdin is not None and sys.stdin.isatty()
     if on_terminal and clock == "virtual":
         raise UsageError("a person at a terminal lives in real time", "leave out --clock virtual")
-    found = find_guest(nic, kernel, variant)
+    found = find_guest(nic, kernel)
     what = _on_terminal(found) if on_terminal else _of_script(found)
     shape = shape_of(found.toolchain, "real" if on_terminal else clock, terminal=on_terminal)
     with ExitStack() as stack:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from testbed.toolchain.host import Progress
     from testbed.toolchain.sandbox import Toolchain
 
-__all__ = ["cached", "fetch"]
+__all__ = ["cached", "fetch", "series_of", "suite_apt"]
 
 _LAYOUT = "1"  # another one makes every older kernel out of date
 _WANTED = ("linux-image-amd64", "linux-headers-amd64", "linux-source")
@@ -100,7 +100,7 @@ def fetch(
         with host_errors(link):
             link.parent.mkdir(exist_ok=True)
             need_space(link.parent, load_recipe().source.space_mb, f"fetching {name}")
-        with _apt(name) as apt:
+        with suite_apt(name) as apt:
             progress(name, f"asking {apt.suites[-1]} for its newest kernel")
             apt.update()
             packages = [package for package in apt.closure(_WANTED) if _KEPT.match(package.name)]
@@ -121,6 +121,11 @@ def fetch(
     return kernel
 
 
+def series_of(release: str) -> str:
+    """Return the series of a release, as packages are named by it: ``6.12`` for ``6.12.117+deb13-amd64``."""
+    return ".".join(release.split(".")[:2])
+
+
 def _has_all_folders(kernel: Kernel) -> bool:
     """Whether the kernel's source holds what the recipe asks for now; one fetched for an older recipe may not."""
     source = kernel.source
@@ -128,7 +133,7 @@ def _has_all_folders(kernel: Kernel) -> bool:
 
 
 @contextmanager
-def _apt(name: str) -> Iterator[PrivateApt]:
+def suite_apt(name: str) -> Iterator[PrivateApt]:
     """Lend an apt for the suites of a kernel; its lists are large and are not kept."""
     directory = cache_dir() / "apt" / name.replace(":", "-")
     shutil.rmtree(directory, ignore_errors=True)

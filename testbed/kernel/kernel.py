@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from testbed.kernel.change import Change
+    from testbed.kernel.whole import Recipe
+
 __all__ = ["Kernel", "Module", "entry_of", "plain_name"]
 
 
@@ -45,10 +48,10 @@ class Kernel:
     :param config: the configuration it was built from; need not exist for the user's own image.
     :param headers: what modules are built against (with a BTF vmlinux in it), None when there is none.
     :param identity: content id; kernels of equal identity behave alike.
-    :param variants: names of the variants it has, in the order they were applied.
+    :param changes: the variants and patches it has, in the order they were applied.
     :param replaced: module name to the file that takes the stock module's place.
-    :param patches: names of patches applied, in that order.
     :param source: folders of its source tree, for building variants; None when there are none.
+    :param recipe: what it was built from by testbed itself; None for one that was built elsewhere.
     """
 
     name: str
@@ -59,10 +62,31 @@ class Kernel:
     config: Path
     headers: Path | None
     identity: str
-    variants: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
     replaced: Mapping[str, Path] = field(default_factory=dict)
-    patches: tuple[str, ...] = ()
     source: Path | None = None
+    recipe: Recipe | None = None
+
+    @property
+    def variants(self) -> list[str]:
+        """Names of its variants, in order."""
+        return [change.name for change in self.changes if change.kind == "variant"]
+
+    @property
+    def patches(self) -> list[str]:
+        """Names of its patches, in order."""
+        return [change.name for change in self.changes if change.kind in {"patch", "reverse-patch"}]
+
+    @property
+    def asked(self) -> str:
+        """The KERNEL that asks for it, changes and all."""
+        parts = [f"{each.kind}={each.asked}" for each in self.changes if each.kind != "tree"]
+        if self.recipe:
+            parts += [
+                *(f"config={file}" for file in self.recipe.configs),
+                "debug" if self.recipe.debug else "built",
+            ]
+        return "@".join([self.name, *parts])
 
     @property
     def version(self) -> tuple[int, int]:
@@ -122,7 +146,8 @@ class Kernel:
 def entry_of(kernel: Kernel) -> tuple[str, ...]:
     """Return the entry of the cache that holds the kernel; nothing for one that lies elsewhere."""
     entry = kernel.vmlinuz.parent
-    return (f"kernels/{entry.name}",) if entry.parent == cache_dir() / "kernels" else ()
+    kind = entry.parent.name
+    return (f"{kind}/{entry.name}",) if entry.parent == cache_dir() / kind else ()
 
 
 def plain_name(path: str) -> str:

@@ -17,49 +17,33 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from testbed.cache import content_key
-from testbed.errors import BuildError, UsageError
-from testbed.kernel.build import build_driver, stock_identity
-from testbed.toolchain import open_toolchain
+from testbed.errors import BuildError, Unsupported, UsageError
 from testbed.toolchain.host import first_error
 from testbed.toolchain.recipe import IMAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from testbed.kernel.kernel import Kernel
     from testbed.toolchain import Toolchain
 
-__all__ = ["Change", "Variant", "find_variant", "known_variants", "with_variants"]
+__all__ = ["Variant", "find_variant", "known_variants"]
 
 _RULE = re.compile(r"^@\s*([A-Za-z_]\w*)\b[^@]*@", re.MULTILINE)
 _VIOLATES = re.compile(r"^// Violates: (.+)$", re.MULTILINE)
 _CONTROL = re.compile(r"^// Control: (\S+)$", re.MULTILINE)
+#: Where drivers lie that have no folder of their own name below drivers/net/ethernet.
+_PLACES = {
+    "core": "net/core/dev.c",
+    "xsk": "net/xdp/xsk.c",
+    "virtio_net": "drivers/net/virtio_net.c",
+}
 _NOT_A_NAME = frozenset(
     {"depends", "extends", "using", "disable", "script", "initialize", "finalize", "virtual"}
 )
-
-
-class Change(Protocol):
-    """Something that changes a driver's source: what :func:`testbed.kernel.build.build_driver` applies."""
-
-    @property
-    def name(self) -> str:
-        """Return the name that results record."""
-
-    @property
-    def file(self) -> Path:
-        """Return the file that holds it; its content is part of what names the build."""
-
-    def apply(self, toolchain: Toolchain, folder: Path) -> None:
-        """Change the source in ``folder`` in place.
-
-        :raise BuildError: it does not apply; the message says which part.
-        """
 
 
 @dataclass(frozen=True)
@@ -72,6 +56,11 @@ class Variant:
 
     name: str
     file: Path
+
+    @property
+    def kind(self) -> Literal["variant"]:
+        """Return what it is called in a KERNEL."""
+        return "variant"
 
     @property
     def driver(self) -> str:
@@ -101,11 +90,39 @@ class Variant:
         """Return the names of the semantic patch's rules, in order."""
         return [name for name in _RULE.findall(self.file.read_text()) if name not in _NOT_A_NAME]
 
-    def apply(self, toolchain: Toolchain, folder: Path) -> None:
-        """Apply the semantic patch to a driver's folder; see :meth:`Change.apply`.
+    @property
+    def asked(self) -> str:
+        """Return what follows ``@variant=`` in a KERNEL."""
+        return self.name
+
+    @property
+    def key(self) -> str:
+        """Return what stands for its content."""
+        return content_key(self.file)
+
+    def touched(self, source: Path) -> list[str]:
+        """Return the Makefile of the driver's folder: which of its files the rules match is not known before.
+
+        :raise Unsupported: the source has no such driver.
+        """
+        return [_PLACES[self.driver]] if self.driver in _PLACES else [f"{self._folder(source)}/Makefile"]
+
+    def _folder(self, source: Path) -> Path:
+        found = next(source.glob(f"drivers/net/ethernet/*/{self.driver}"), None)
+        if found is None:
+            raise Unsupported(
+                f"the source of this kernel has no driver {self.driver}", "choose another kernel"
+            )
+        return found.relative_to(source)
+
+    def apply(self, toolchain: Toolchain, root: Path, inside: str = "") -> None:
+        """Apply the semantic patch to a folder, or to the driver's folder of a whole tree.
 
         :raise BuildError: it is not valid, or a named rule matched nowhere.
         """
+        folder = root
+        if not inside:
+            folder = (root / self.touched(root)[0]).parent
         options = ["--dir", str(folder), "--in-place", "--no-includes", "--debug"]
         # What matched and what is wrong is told on stderr, the file name and line after the first error.
         shell = ("sh", "-c", '"$@" 2>&1 || echo FAILED', "sh")
@@ -159,26 +176,3 @@ def find_variant(name: str) -> Variant:
         hint = f"did you mean {near[0]}?" if near else "see: testbed list variants"
         raise UsageError(f"unknown variant {name!r}; known are {', '.join(known)}", hint)
     return known[name]
-
-
-def with_variants(kernel: Kernel, names: Sequence[str], toolchain: Toolchain | None = None) -> Kernel:
-    """Return the kernel with the named variants: their drivers are built unless the cache holds them.
-
-    :param names: applied in this order, after those the kernel already has.
-    :raise UsageError: unknown variant.
-    :raise BuildError: one does not apply or does not compile.
-    :raise Unsupported: nothing can be built for this kernel.
-    """
-    if not names:
-        return kernel
-    variants = [find_variant(name) for name in (*kernel.variants, *names)]
-    toolchain = toolchain or open_toolchain()
-    replaced = dict(kernel.replaced)
-    for driver in dict.fromkeys(variant.driver for variant in variants):
-        replaced |= build_driver(
-            kernel, driver, [each for each in variants if each.driver == driver], toolchain
-        )
-    names = tuple(variant.name for variant in variants)
-    builds = [f"{module} {path.parent.name}" for module, path in replaced.items()]
-    identity = f"{stock_identity(kernel)}+{content_key(*builds)}"
-    return replace(kernel, variants=names, replaced=replaced, identity=identity)

@@ -37,9 +37,13 @@ class KernelRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SourceRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which folders of a kernel's source are kept, and the space that fetching one kernel takes."""
+    """Which folders of a kernel's source are kept, and the space that fetching one kernel takes.
+
+    :param whole_mb: the space that the whole source takes while it is fetched.
+    """
 
     space_mb: int
+    whole_mb: int
     folders: list[str]
 
 

@@ -62,7 +62,10 @@ RUN = ("run", "ring-full", "--nic", "igb")
 WRONG = {
     "nic": (("run", "ring-full", "--nic", "nope"), "unknown nic 'nope'; choose one of: e1000e, igb"),
     "kernel": ((*RUN, "--kernel", "nope"), "unknown kernel 'nope'"),
-    "part of a kernel": ((*RUN, "--kernel", "debian:trixie@nope"), "expected @variant=NAME, seen @nope"),
+    "part of a kernel": (
+        (*RUN, "--kernel", "debian:trixie@nope"),
+        "expected a part such as @variant=NAME, seen @nope",
+    ),
     "variant of a kernel": ((*RUN, "--kernel", "@variant=igb/nope"), "unknown variant 'igb/nope'"),
     "scenario": (("run", "nope", "--nic", "igb"), "seen 'nope'; scenarios are "),
     "file": (
@@ -232,7 +235,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., N
     """Let runs end as told, one after the other."""
     kernel = Kernel("debian:any", "7.3.0", "", tmp_path, tmp_path, tmp_path, None, "")
     monkeypatch.setattr(run_command, "open_toolchain", lambda _kind: None)
-    monkeypatch.setattr(run_command, "resolve", lambda _name: kernel)
+    monkeypatch.setattr(run_command, "resolve_aloud", lambda _spec, _toolchain: kernel)
 
     def let(*names: str) -> None:
         ends = iter(Run(result_of(name, f"why {name}" if name != "fail" else None)) for name in names)

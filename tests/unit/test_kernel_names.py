@@ -6,7 +6,7 @@ import pytest
 from testbed.errors import HostError, UsageError
 from testbed.kernel import default_kernel, known_kernels, resolve
 from testbed.kernel.image import image_release
-from testbed.kernel.names import parse
+from testbed.kernel.names import Spec, parse
 
 
 def write_image(path: Path, release: str = "7.1.0-test") -> Path:
@@ -19,23 +19,55 @@ def write_image(path: Path, release: str = "7.1.0-test") -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", (default_kernel(), [])),
-        ("debian:trixie", ("debian:trixie", [])),
-        ("@variant=igb/a", (default_kernel(), ["igb/a"])),
-        ("debian:trixie@variant=igb/a@variant=igb/b", ("debian:trixie", ["igb/a", "igb/b"])),
-    ],
-)
-def test_a_kernel_is_a_base_and_variants(text: str, expected: tuple[str, list[str]]) -> None:
-    assert parse(text) == expected
+PATCH = """\
+--- a/drivers/net/x.c
++++ b/drivers/net/x.c
+@@ -1 +1 @@
+-a
++b
+"""
 
 
-@pytest.mark.parametrize("text", ["@", "@variant", "@variant=", "@patches=x", "debian:trixie@igb/a"])
+@pytest.fixture
+def patch(tmp_path: Path) -> Path:
+    file = tmp_path / "fix@home.patch"
+    file.write_text(PATCH)
+    return file
+
+
+def test_an_empty_kernel_is_the_default_one() -> None:
+    assert parse("") == Spec(default_kernel())
+    assert parse("debian:trixie") == Spec("debian:trixie")
+
+
+def test_changes_keep_their_order(patch: Path) -> None:
+    variants = ("igb/ring-full-exit", "igb/ring-full-ignored")
+    spec = parse(f"@variant={variants[1]}@patch={patch}@variant={variants[0]}@reverse-patch={patch}")
+    assert spec.base == default_kernel()
+    names = [variants[1], "fix@home.patch", variants[0], "fix@home.patch reversed"]
+    assert [change.name for change in spec.changes] == names
+    assert not spec.is_built
+
+
+def test_options_and_debug_ask_for_a_kernel_that_is_built(tmp_path: Path) -> None:
+    (tmp_path / "more.config").write_text("CONFIG_NET_SCHED=y\n")
+    assert parse(f"debian:trixie@config={tmp_path}/more.config").configs == (tmp_path / "more.config",)
+    assert [parse(f"@{part}").is_built for part in ("built", "debug")] == [True, True]
+
+
+WRONG_PARTS = ["@", "@variant", "@variant=", "@patches=x", "debian:trixie@igb/a", "@patch=", "@debug=1"]
+
+
+@pytest.mark.parametrize("text", WRONG_PARTS)
 def test_another_part_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="expected @variant=NAME, seen @"):
+    with pytest.raises(UsageError, match=r"expected .*, seen @.*write BASE\[@variant=NAME\]"):
         parse(text)
+
+
+@pytest.mark.parametrize("part", ["patch", "reverse-patch", "config"])
+def test_a_file_that_is_not_there_is_named(part: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot read .*/nowhere: No such file"):
+        parse(f"@{part}=/nowhere")
 
 
 def test_an_unknown_kernel_is_told_the_known_ones() -> None:

@@ -102,7 +102,15 @@ def test_the_document_has_the_fields_that_were_promised() -> None:
         "reproduce",
         "program",
     }
-    assert document["kernel"].keys() == {"name", "release", "package", "variants", "patches"}
+    assert document["kernel"].keys() == {
+        "name",
+        "release",
+        "package",
+        "variants",
+        "patches",
+        "asked",
+        "contents",
+    }
     assert document["rules"][0].keys() == {
         "id",
         "number",
