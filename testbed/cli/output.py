@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from testbed.errors import UsageError
 from testbed.result import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from testbed.errors import TestbedError
 
-__all__ = ["bisect_status", "report_error"]
+__all__ = ["bisect_status", "report_error", "setting_pairs"]
 
 
 def bisect_status(status: int) -> int:
@@ -33,3 +34,16 @@ def report_error(error: TestbedError, *, as_json: bool) -> int:
         click.echo(msgspec.json.encode(document))
     click.echo(f"testbed: {error}", err=True)
     return bisect_status(error.exit_status) if "--bisect" in sys.argv else error.exit_status
+
+
+def setting_pairs(settings: tuple[str, ...]) -> dict[str, str]:
+    """Return the settings of ``--set KEY=VALUE``.
+
+    :raise UsageError: one has no equals sign.
+    """
+    for setting in settings:
+        if "=" not in setting:
+            raise UsageError(
+                f"expected key=value after --set, seen '{setting}'", "see `testbed list settings`"
+            )
+    return {key: value for key, _, value in (setting.partition("=") for setting in settings)}

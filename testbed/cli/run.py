@@ -14,7 +14,7 @@ import click
 
 from testbed import nic as nics
 from testbed.cli.changes import KernelOptions, resolve_aloud
-from testbed.cli.output import bisect_status
+from testbed.cli.output import bisect_status, setting_pairs
 from testbed.errors import UsageError
 from testbed.kernel import parse
 from testbed.report import FORMATS, severity
@@ -66,7 +66,7 @@ class _Options:
         """
         nic = nics.get(self.nic)
         rules = [rule_named(name).id for name in self.rule]
-        scenario = apply_settings(load(self.scenario, set(all_rules())), _pairs(self.set_))
+        scenario = apply_settings(load(self.scenario, set(all_rules())), setting_pairs(self.set_))
         if self.jitter is not None:
             scenario = jittered(scenario, self.jitter)
         waivers = load_waivers() + (
@@ -86,15 +86,6 @@ class _Options:
             timeout_s=self.timeout,
             reproduce=reproduce_command(self),
         )
-
-
-def _pairs(settings: tuple[str, ...]) -> dict[str, str]:
-    for setting in settings:
-        if "=" not in setting:
-            raise UsageError(
-                f"expected key=value after --set, seen '{setting}'", "see `testbed list settings`"
-            )
-    return {key: value for key, _, value in (setting.partition("=") for setting in settings)}
 
 
 def reproduce_command(options: _Options) -> str:

@@ -156,7 +156,8 @@ def _with_modules(
     assert kernel.headers  # noqa: S101 - plan() made sure
     replaced: dict[str, Path] = {}
     for folder, own in found.folders.items():
-        progress(kernel.name, f"{folder.path} is built against the headers of {kernel.release}")
+        if any(change.kind != "variant" for change in own):
+            progress(kernel.name, f"{folder.path} is built against the headers of {kernel.release}")
         replaced |= build_modules(kernel, kernel.headers, folder, own, toolchain)
     built = [part for name, path in sorted(replaced.items()) for part in (name, path)]
     identity = f"{stock_identity(kernel)}+{content_key(*built)}"

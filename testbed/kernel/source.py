@@ -94,3 +94,7 @@ def copy_source(kernel: Kernel, into: Path, progress: Progress = quiet) -> None:
         into.mkdir(parents=True, exist_ok=True)
         need_space(into, load_recipe().source.whole_mb, f"the source of {kernel.name}")
     run([program("cp"), "-a", f"{source}/.", str(into)], what="copying the source", timeout_s=_UNPACK_LIMIT_S)
+    ignored = into / ".gitignore"
+    if ignored.exists():  # Debian's last line ignores everything, and `git add .` would add nothing
+        lines = ignored.read_text().splitlines(keepends=True)
+        ignored.write_text("".join(line for line in lines if line.strip() != "/*"))

@@ -12,6 +12,7 @@ from testbed.cache import cache_dir
 from testbed.errors import UsageError
 from testbed.kernel.source import linux_source
 from testbed.toolchain.host import program, quiet, run
+from testbed.toolchain.recipe import IMAGES
 
 if TYPE_CHECKING:
     from testbed.kernel.kernel import Kernel
@@ -66,15 +67,18 @@ class Tree:
         return not all((self.path / name).exists() for name in _WHOLE)
 
     def files(self) -> list[str]:
-        """Return the paths of its files: those git tracks or would track, by the tree's own .gitignore.
+        """Return the paths of its files: those git tracks or would track, all but build products where there is no git.
 
-        Build products are ignored by a kernel's tree, and so left out; so is what no x86 kernel is built from.
+        What no x86 kernel is built from is left out.
         """
-        listing = ["ls-files", "-z", "--others", "--exclude-standard", "--cached", "--deduplicate"]
+        listing = ["--cached", "--others", "--deduplicate", "--exclude-standard"]
         where = ["-C", str(self.path)]
         if not (self.path / ".git").exists():
+            # A package's own .gitignore may leave out everything.
+            listing = ["--others", f"--exclude-from={IMAGES / 'kernel/products.gitignore'}"]
             where = [f"--git-dir={_empty_repository()}", f"--work-tree={self.path}", *where]
-        told = run([program("git"), *where, *listing], what="git ls-files", timeout_s=_LIST_LIMIT_S)
+        argv = [program("git"), *where, "ls-files", "-z", *listing]
+        told = run(argv, what="git ls-files", timeout_s=_LIST_LIMIT_S)
         return [name for name in told.split("\0") if name and not _NEVER_BUILT.match(name)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from testbed.report.comparison import comparison
+from testbed.report.difference import difference_report
 from testbed.report.evidence import evidence_lines
 from testbed.report.explanation import explanation_lines
 from testbed.report.formats import FORMATS, RunPrinter, severity
@@ -15,6 +16,7 @@ __all__ = [
     "RunPrinter",
     "comparison",
     "console_for",
+    "difference_report",
     "evidence_lines",
     "explanation_lines",
     "ktap_head",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from testbed.trace.counters import Counters, count
-from testbed.trace.digest import sequence_digest
+from testbed.trace.digest import sequence_digest, sequence_values
 from testbed.trace.kernel_log import Splat, find_splats, with_splat_rows
 from testbed.trace.polls import Polls
+from testbed.trace.streams import STREAMS, Stream, streams_of
 from testbed.trace.table import Trace, decode_events, load_events, save_events
 from testbed.trace.text import event_lines
 
 __all__ = [
+    "STREAMS",
     "Counters",
     "Polls",
     "Splat",
+    "Stream",
     "Trace",
     "count",
     "decode_events",
@@ -21,5 +24,7 @@ __all__ = [
     "load_events",
     "save_events",
     "sequence_digest",
+    "sequence_values",
+    "streams_of",
     "with_splat_rows",
 ]
