@@ -16,6 +16,7 @@ from testbed.kernel.variant import Variant, find_variant
 from testbed.toolchain import Toolchain, open_toolchain
 
 BOOT_LIMIT_S = 240
+FOLDER = "drivers/net/ethernet/intel/igb"
 NICS = ("igb", "e1000e")
 SHIPPED = [variant for variant in known_variants() if variant.driver in NICS]
 INIT = """\
@@ -66,7 +67,7 @@ def changed_source(kernel: Kernel, names: list[str], toolchain: Toolchain, into:
     shutil.copytree(kernel.source / "drivers/net/ethernet/intel/igb", into)
     for variant in known_variants():
         if variant.name in names:
-            variant.apply(toolchain, into)
+            variant.apply(toolchain, into, FOLDER)
     return re.sub(r"\s+", " ", (into / "igb_xsk.c").read_text())
 
 
@@ -110,7 +111,7 @@ def test_a_rule_that_matches_nothing_is_named(kernel: Kernel, toolchain: Toolcha
     file = tmp_path / "half.cocci"
     file.write_text("// half\n@fits@\n@@\n- IGB_XDP_EXIT\n+ 4\n\n@misfits@\n@@\n- no_such_function();\n")
     with pytest.raises(BuildError, match=r"of half\.cocci, misfits matched nothing"):
-        Variant("igb/half", file).apply(toolchain, tmp_path / "igb")
+        Variant("igb/half", file).apply(toolchain, tmp_path / "igb", FOLDER)
 
 
 def test_a_broken_semantic_patch_is_told_with_its_line(toolchain: Toolchain, tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_a_broken_semantic_patch_is_told_with_its_line(toolchain: Toolchain, tmp
     file.write_text("@broken@\n@@\n- case X:\n")
     (tmp_path / "igb").mkdir()
     with pytest.raises(BuildError, match=r"broken\.cocci:3: .*parse error"):
-        Variant("igb/broken", file).apply(toolchain, tmp_path / "igb")
+        Variant("igb/broken", file).apply(toolchain, tmp_path / "igb", FOLDER)
 
 
 def test_a_variant_is_the_same_module_as_one_compiled_from_nothing(
@@ -129,7 +130,7 @@ def test_a_variant_is_the_same_module_as_one_compiled_from_nothing(
     variant = find_variant("e1000e/stop-early")
     tree = tmp_path / "e1000e"
     shutil.copytree(kernel.source / "drivers/net/ethernet/intel/e1000e", tree)
-    variant.apply(toolchain, tree)
+    variant.apply(toolchain, tree, "drivers/net/ethernet/intel/e1000e")
     make_modules(kernel.headers, tree, toolchain)
     toolchain.run(["strip", "--strip-debug", str(tree / "e1000e.ko")], write=[tree], timeout_s=60)
     assert (tree / "e1000e.ko").read_bytes() == module_of(with_variants(kernel, [variant.name]), "e1000e")
