@@ -38,7 +38,7 @@ const void *channel_payload(void);
 __u32 channel_payload_bytes(void);
 void channel_stop_machine(void);
 void channel_stop_ready(void);
-void channel_barrier(const struct tb_barrier *barrier);
+void channel_barrier(const struct tb_barrier *barrier, bool frames);
 _Noreturn void channel_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* clock.c: the program's clock, in nanoseconds of CLOCK_MONOTONIC */

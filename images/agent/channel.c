@@ -26,7 +26,7 @@ struct mailbox {
 
 static struct mailbox *mailbox;
 static int alarm_timer = -1;
-static __u64 resumed_ns; /* when the machine was stopped for the first time, and restored: ticks count from there */
+static __u64 ticks_from_ns; /* when the machine was stopped for its first frames; 0 before that */
 static const size_t mailbox_bytes =
 	(sizeof(struct mailbox) + TB_PAGE_BYTES - 1) / TB_PAGE_BYTES * TB_PAGE_BYTES;
 
@@ -147,6 +147,7 @@ static bool stop_at(__u64 expiry_ns, bool last)
 /* Stop before the first program; what is saved here must not depend on that race either. */
 void channel_stop_ready(void)
 {
+	__u64 expiry;
 	int left = STOP_TRIES;
 
 	clock_start();
@@ -155,15 +156,15 @@ void channel_stop_ready(void)
 		return;
 	}
 	do
-		resumed_ns = clock_program_ns() + ALARM_AHEAD_NS;
-	while (!stop_at(resumed_ns, --left == 0));
+		expiry = clock_program_ns() + ALARM_AHEAD_NS;
+	while (!stop_at(expiry, --left == 0));
 }
 
 /*
- * Stop for the host in the middle of a program. Its frames come at ticks of a millisecond that began when the machine
- * was restored: no stop close to a tick. In real time no instant is better than another, and none can be hit.
+ * Stop for the host in the middle of a program. Its frames come at ticks of a millisecond that begin at the stop for
+ * the first of them: no stop close to a tick. In real time no instant is better than another, and none can be hit.
  */
-void channel_barrier(const struct tb_barrier *barrier)
+void channel_barrier(const struct tb_barrier *barrier, bool frames)
 {
 	__u64 expiry, phase;
 	int left = STOP_TRIES;
@@ -175,10 +176,12 @@ void channel_barrier(const struct tb_barrier *barrier)
 	}
 	do {
 		expiry = quiet_ns();
-		phase = (expiry - resumed_ns) % TICK_NS;
-		if (phase < TICK_GUARD_NS || phase > TICK_NS - TICK_GUARD_NS)
+		phase = (expiry - ticks_from_ns) % TICK_NS;
+		if (ticks_from_ns && (phase < TICK_GUARD_NS || phase > TICK_NS - TICK_GUARD_NS))
 			expiry += 3 * TICK_GUARD_NS;
 	} while (!stop_at(expiry, --left == 0));
+	if (frames && !ticks_from_ns)
+		ticks_from_ns = expiry;
 }
 
 void channel_fail(const char *format, ...)

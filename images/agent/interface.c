@@ -22,6 +22,7 @@
 #define ADDRESS "192.0.2.2" /* TEST-NET-1, /24 */
 #define NETMASK "255.255.255.0"
 #define CARRIER_WAIT_MS 10000
+#define CARRIER_LOOK_MS 10
 
 const char interface_name[] = "eth0";
 
@@ -112,12 +113,13 @@ static int write_sysfs(const char *name, __u64 value)
 
 int interface_wait_for_carrier(void)
 {
-	const struct timespec millisecond = { .tv_nsec = 1000000 };
+	/* A link needs half a second or more, and each look costs. */
+	const struct timespec interval = { .tv_nsec = CARRIER_LOOK_MS * 1000000 };
 
-	for (int waited = 0; read_sysfs("carrier") != 1; waited++) {
-		if (waited == CARRIER_WAIT_MS)
+	for (int waited = 0; read_sysfs("carrier") != 1; waited += CARRIER_LOOK_MS) {
+		if (waited >= CARRIER_WAIT_MS)
 			return -ENOLINK;
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &millisecond, NULL);
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &interval, NULL);
 	}
 	return 0;
 }

@@ -111,7 +111,7 @@ enum tb_step_kind {
 	TB_STEP_SLEEP = 14,	/* a: microseconds */
 	TB_STEP_SET = 15,	/* a: enum tb_setting, b: value */
 	TB_STEP_SNAPSHOT_RINGS = 16,
-	TB_STEP_HOST = 17, /* a barrier; a: the action's number */
+	TB_STEP_HOST = 17, /* a barrier; a: the action's number; b: 1 when frames come */
 	TB_STEP_MTU = 18,	/* a: bytes */
 	TB_STEP_COALESCE = 19,	/* a: rx-usecs, b: tx-usecs */
 	TB_STEP_THREADED = 20,	/* a: 1 when NAPI is polled by threads of its own */

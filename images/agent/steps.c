@@ -109,7 +109,7 @@ static int step_host(const struct tb_step *step)
 {
 	const struct tb_barrier barrier = { .step = current, .action = step->a };
 
-	channel_barrier(&barrier);
+	channel_barrier(&barrier, step->b);
 	return 0;
 }
 

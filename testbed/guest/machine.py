@@ -111,19 +111,14 @@ class Machine:
             ) from error
         self.channel = self._stack.enter_context(Channel(agent))
         self.wire = self._stack.enter_context(Wire(wire, pcap))
-        self._paced = blueprint.shape.clock == "virtual" and not self.model
+        self._keeps_pacer = blueprint.shape.clock == "virtual"
+        self._paced = False
         if state:
             self._migrate("migrate-incoming", state)
-            if self._paced:  # frames enter at ticks that count from the instant at which the guest was saved
-                self._add_pacer()
         if self.model:
             if state:
                 restore_device(self.monitor, self.model, state)
             self.model.watch(self.monitor.lose)
-
-    def _add_pacer(self) -> None:
-        """Hold the wire's frames; a filter of the command line would tick from when QEMU first saw the clock."""
-        self.monitor.execute("object-add", **dict[str, Any](PACER))
 
     def _launch(self, argv: list[str], inherited: Descriptors) -> subprocess.Popen[bytes]:
         with self._messages.open("wb") as messages:
@@ -164,9 +159,10 @@ class Machine:
     def inject(self, frames: list[bytes]) -> None:
         """Put frames on the wire of the stopped machine; when this returns, QEMU has them all.
 
-        They enter the NIC at the next tick of virtual time; in real time when the machine goes on. A stopped QEMU
-        reads its wire no further than its first buffer, unless a filter takes the frames: in real time there is one
-        just for that, as it would take from the wire its back-pressure.
+        A stopped QEMU reads its wire no further than its first buffer, unless a filter takes the frames. In virtual
+        time the filter stays, as frames enter the NIC at its ticks, which count from the first call: while there is
+        none, guests that wait cost nothing. In real time they enter when the machine goes on, and the filter goes, as
+        it would take from the wire its back-pressure.
 
         :param frames: at most 10000; QEMU drops what is more.
         :raise GuestLost: QEMU does not take them.
@@ -176,12 +172,14 @@ class Machine:
             self.wire.flush()
             return
         if not self._paced:
-            self._add_pacer()
+            self.monitor.execute("object-add", **dict[str, Any](PACER))
+        self._paced = True
         self.wire.send(frames)
         self.wire.flush()
         self.monitor.execute("query-status")
-        if not self._paced:
+        if not self._keeps_pacer:
             self.monitor.execute("object-del", id=PACER["id"])
+            self._paced = False
 
     def resume(self) -> None:
         """Let the guest run on; right after :meth:`serve_debugger` that is left to the debugger."""

@@ -37,7 +37,7 @@ class StepKind(enum.IntEnum):
     SLEEP = 14  # a: microseconds
     SET = 15  # a: Setting, b: value
     SNAPSHOT_RINGS = 16
-    HOST = 17  # a barrier; a: number of the host's action
+    HOST = 17  # a barrier; a: number of the host's action; b: 1 when frames come
     MTU = 18  # a: bytes
     COALESCE = 19  # a: rx-usecs, b: tx-usecs
     THREADED = 20  # a: 1 when NAPI is polled by threads of its own

@@ -78,15 +78,18 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="s
 class HostStep(Step, frozen=True):
     """A step that the host does while the guest stands still at a barrier."""
 
+    brings_frames: ClassVar[bool] = False
+
     def records(self) -> tuple[Record, ...]:
         """Return the barrier; the compiler gives it its number."""
-        return (Record(StepKind.HOST),)
+        return (Record(StepKind.HOST, b=int(self.brings_frames)),)
 
 
 class Inject(HostStep, frozen=True, tag="inject"):
     """Numbered frames enter the guest's wire, all at one instant."""
 
     bare: ClassVar[str] = "count"
+    brings_frames: ClassVar[bool] = True
     count: Annotated[
         int,
         Meta(
