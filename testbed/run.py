@@ -16,10 +16,10 @@ from testbed.guest import conduct, is_saved, restored, runtime_directory, save
 from testbed.preparation import blueprint_of, shape_of
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
 from testbed.rules import all_rules, judge, load_waivers
-from testbed.scenario import compile_program, required
+from testbed.scenario import compile_program, device_steps, required
 from testbed.scenario.program import StepKind
 from testbed.scenario.steps import Inject, Link
-from testbed.trace import Trace, count, decode_events, sequence_digest, with_splat_rows
+from testbed.trace import Trace, count, decode_events, sequence_digest, with_device_rows, with_splat_rows
 from testbed.trace.events import Kind
 from testbed.traffic.frames import parse
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Events = npt.NDArray[np.void]
 
-__all__ = ["Request", "Run", "prepare", "run"]
+__all__ = ["Request", "Run", "check_commands", "prepare", "run"]
 
 SETTLE_LIMIT_S = 10.0
 NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -118,7 +118,18 @@ def prepare(request: Request) -> None:
     save(request.toolchain, _blueprint(request, _Watch()))
 
 
+def check_commands(nic: Nic, scenario: Scenario) -> None:
+    """Check the ``device`` steps of a scenario against the NIC's own words.
+
+    :raise Unsupported: no device model plays the NIC.
+    :raise UsageError: its model has no such command, or the command takes other arguments.
+    """
+    for step in device_steps(scenario):
+        nic.check_command(step.command, step.arguments)
+
+
 def _check_support(request: Request) -> None:
+    check_commands(request.nic, request.scenario)
     needed = frozenset(str(capability) for capability in required(request.scenario))
     missing = request.nic.missing(needed, request.kernel.version)
     if missing:
@@ -153,7 +164,7 @@ def _run_guest(request: Request, made: Blueprint, program: Program, directory: P
 def _trace(
     request: Request, clock: Clock, program: Program, outcome: Outcome, frames: list[bytes], console: str
 ) -> Trace:
-    events = decode_events(outcome.events)
+    events = with_device_rows(decode_events(outcome.events), outcome.device)
     _check_begun(program, outcome, events, console)
     numbered = [found.sequence for frame in frames if (found := parse(frame)) and found.intact]
     settings: dict[str, object] = msgspec.to_builtins(request.scenario.settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +15,11 @@ import click
 from testbed import nic as nics
 from testbed.cli.changes import KernelOptions, resolve_aloud
 from testbed.cli.output import bisect_status, setting_pairs
-from testbed.errors import UsageError
+from testbed.errors import Unsupported, UsageError
 from testbed.kernel import parse
 from testbed.report import FORMATS, severity
 from testbed.rules import all_rules, load_waivers, rule_named
-from testbed.run import Request, run
+from testbed.run import Request, check_commands, run
 from testbed.run_directory import RunDirectory
 from testbed.scenario import apply_settings, jittered, load
 from testbed.toolchain import open_toolchain
@@ -67,6 +67,8 @@ class _Options:
         nic = nics.get(self.nic)
         rules = [rule_named(name).id for name in self.rule]
         scenario = apply_settings(load(self.scenario, set(all_rules())), setting_pairs(self.set_))
+        with suppress(Unsupported):  # that is a result, not a wrong name
+            check_commands(nic, scenario)
         if self.jitter is not None:
             scenario = jittered(scenario, self.jitter)
         waivers = load_waivers() + (

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from testbed.guest.qemu import NIC_ID
 from testbed.scenario.program import Verdict
-from testbed.scenario.steps import HostStep, Inject, Link
+from testbed.scenario.steps import DeviceStep, HostStep, Inject, Link
 from testbed.traffic.frames import numbered_frames
 
 if TYPE_CHECKING:
@@ -44,7 +43,9 @@ class _Host:
             case Inject():
                 self._inject(step)
             case Link():
-                self._machine.monitor.execute("set_link", name=NIC_ID, up=step.state == "up")
+                self._machine.plug(connected=step.state == "up")
+            case DeviceStep():
+                self._machine.command(step.command, step.arguments)
             case _:
                 raise TypeError(f"the host has no part in {type(step).__name__}")
 

@@ -27,15 +27,17 @@ class Outcome:
     """How a program ended.
 
     :param events: the trace, 32 bytes a row; a guest that died leaves what it had recorded.
-    :param lost: events that found no row.
+    :param lost: events that found no row, the device's included.
     :param end: the agent's last word, or ``None`` when the guest died.
     :param death: in which way the guest ceased to answer, or nothing.
+    :param device: the device model's half of the trace, 32 bytes a row (:data:`testbed.vfio_user.events.ROW`).
     """
 
     events: bytes
     lost: int
     end: End | None
     death: str = ""
+    device: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class Guest:
         machine = self.machine
         deadline = time.monotonic() + timeout_s
         machine.memory.write_pages(self.shared.mailbox, program_message(steps, count))
+        if machine.model:
+            machine.model.start_events(self.shared.position)
         while True:
             machine.resume()
             death = _run_until_stop(machine, deadline)
@@ -111,7 +115,9 @@ class Guest:
         memory = self.machine.memory
         head, lost = np.frombuffer(memory.read(self.shared.position, 8), "<u4").tolist()
         rows = min(head, self.ready.max_events)
-        return Outcome(memory.read_pages(self.shared.events, rows * self.ready.event_bytes), lost, end, death)
+        events = memory.read_pages(self.shared.events, rows * self.ready.event_bytes)
+        device, device_lost = self.machine.model.events() if self.machine.model else (b"", 0)
+        return Outcome(events, lost + device_lost, end, death, device)
 
 
 def _await_agent(machine: Machine, deadline: float) -> tuple[Ready, Shared]:
@@ -131,6 +137,7 @@ def _run_until_stop(machine: Machine, deadline: float) -> str:
         while True:
             name, data = machine.monitor.next_event(deadline - time.monotonic())
             if name == "GUEST_PANICKED":
+                machine.hold()
                 return ""
             if name == "SHUTDOWN":
                 return f"the kernel panicked or rebooted ({data.get('reason', 'unknown reason')})"

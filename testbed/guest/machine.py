@@ -10,16 +10,20 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from testbed.errors import GuestLost, HostError
 from testbed.guest.channel import Channel
 from testbed.guest.device_state import restore_device, save_device
 from testbed.guest.memory import GuestMemory
 from testbed.guest.model import DeviceModel
 from testbed.guest.monitor import Monitor
-from testbed.guest.qemu import GDB, PACER, Descriptors, command_line
+from testbed.guest.qemu import GDB, NIC_ID, PACER, Descriptors, command_line
 from testbed.traffic.wire import Wire
+from testbed.vfio_user.control import Freeze, Plug, Run, Tell
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -167,7 +171,7 @@ class Machine:
         :param frames: at most 10000; QEMU drops what is more.
         :raise GuestLost: QEMU does not take them.
         """
-        if self.model:
+        if self.model:  # it is frozen, and keeps them until it runs
             self.wire.send(frames)
             self.wire.flush()
             return
@@ -181,8 +185,37 @@ class Machine:
             self.monitor.execute("object-del", id=PACER["id"])
             self._paced = False
 
+    def plug(self, *, connected: bool) -> None:
+        """Put the NIC's cable in, or pull it.
+
+        :raise GuestLost: QEMU or the device model could not.
+        """
+        if self.model:
+            self.model.ask(Plug(connected))
+        else:
+            self.monitor.execute("set_link", name=NIC_ID, up=connected)
+
+    def command(self, word: str, arguments: Mapping[str, int | bool | str | None]) -> None:
+        """Let the device model of the stopped machine do one of its commands.
+
+        :raise GuestLost: there is no model, or it could not.
+        """
+        if not self.model:
+            raise GuestLost(f"expected a NIC with a device model for '{word}', seen QEMU's own")
+        self.model.ask(Tell(msgspec.Raw(msgspec.json.encode({"command": word, **arguments}))))
+
+    def hold(self) -> None:
+        """See that the device stands still too, now that the machine has stopped.
+
+        :raise GuestLost: the device model is gone.
+        """
+        if self.model:
+            self.model.ask(Freeze())
+
     def resume(self) -> None:
         """Let the guest run on; right after :meth:`serve_debugger` that is left to the debugger."""
+        if self.model:
+            self.model.ask(Run())
         if not self._left_to_debugger:
             self.monitor.execute("cont")
         self._left_to_debugger = False

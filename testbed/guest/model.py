@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import select
 import socket
@@ -16,8 +17,9 @@ import msgspec
 from testbed.errors import GuestLost
 from testbed.nic import GUEST_MAC
 from testbed.toolchain.host import mortal
-from testbed.vfio_user.control import Answer, Ping, Question, encode, receive
-from testbed.vfio_user.recorder import HEADER_BYTES
+from testbed.vfio_user.control import Answer, Ping, Question, Start, encode, receive
+from testbed.vfio_user.events import ROW
+from testbed.vfio_user.recorder import HEADER, HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +33,8 @@ STALL_LIMIT_S = 5.0  # QEMU's x-msg-timeout: beyond it a late answer makes the d
 ANSWER_LIMIT_S = 30.0
 LOOK_MS = 1000
 END_LIMIT_S = 5.0
-EVENT_BYTES = HEADER_BYTES + (32 << 17)
+EVENT_ROWS = 1 << 18  # as many as the guest's own
+EVENT_BYTES = HEADER_BYTES + EVENT_ROWS * ROW.size
 
 
 class DeviceModel:
@@ -109,6 +112,20 @@ class DeviceModel:
         if answer.error:
             raise GuestLost(f"the device model could not {type(question).__name__.lower()}: {answer.error}")
         return answer
+
+    def start_events(self, position: int) -> None:
+        """Begin an empty table of events.
+
+        :param position: physical address of the guest's count of its own, struct tb_position.
+        :raise GuestLost: the model is gone.
+        """
+        self.ask(Start(position))
+
+    def events(self) -> tuple[bytes, int]:
+        """Return the rows of the table of events so far, and how many found no place; also of a model that died."""
+        with mmap.mmap(self.events_fd, EVENT_BYTES, prot=mmap.PROT_READ) as table:
+            head, lost = HEADER.unpack_from(table)
+            return table[HEADER_BYTES : HEADER_BYTES + min(head, EVENT_ROWS) * ROW.size], lost
 
     def watch(self, lost: Callable[[str], None]) -> None:
         """From now on, look after the model in a thread, and say once how it was lost."""

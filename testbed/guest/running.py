@@ -41,6 +41,7 @@ def running(guest: Guest, limit_s: float = 60.0) -> Iterator[None]:
     if machine.monitor.execute("query-status")["status"] != "running":
         raise GuestLost(f"the guest no longer runs: it died, or the {limit_s:g} s given to it are over")
     machine.monitor.execute("stop")
+    machine.hold()
     sleeps["a"] = 0  # the agent reads each step from its mailbox when its turn has come
     outcome = guest.run(sleeps.tobytes(), len(sleeps), _refuse, END_LIMIT_S)
     if outcome.end is None:

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from testbed.errors import UsageError
+import msgspec
+
+from testbed.errors import Unsupported, UsageError
+from testbed.vfio_user.model import find_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +46,24 @@ class Nic:
     def capabilities(self, release: tuple[int, int]) -> frozenset[str]:
         """Return what device and driver can do together in a kernel of this release."""
         return frozenset(name for name, first in self.since.items() if release >= first)
+
+    def check_command(self, word: str, arguments: Mapping[str, object]) -> None:
+        """Check a command of a ``device`` step.
+
+        :raise Unsupported: no device model plays this NIC.
+        :raise UsageError: its model has no such command, or the command takes other arguments.
+        """
+        if not self.model:
+            raise Unsupported(f"{self.name} is QEMU's own and takes no commands, seen device: {word}")
+        known = {str(each.__struct_config__.tag): each for each in find_model(self.model).commands}
+        if word not in known:
+            remedy = f"its commands are {', '.join(known)}" if known else "its device model has none"
+            raise UsageError(f"expected a command of {self.name} after device, seen {word!r}", remedy)
+        try:
+            msgspec.convert({"command": word, **arguments}, known[word])
+        except msgspec.ValidationError as error:
+            takes = ", ".join(known[word].__struct_fields__) or "nothing"
+            raise UsageError(f"device: {word} of {self.name}: {error}", f"it takes {takes}") from None
 
     def missing(self, required: frozenset[str], release: tuple[int, int]) -> list[str]:
         """Return why this NIC cannot run a scenario: one sentence for each capability it lacks."""

@@ -12,6 +12,7 @@ from testbed.scenario.jitter import jittered
 from testbed.scenario.model import Scenario, canonical_json
 from testbed.scenario.settings import SettingRow, Settings, settings_table
 from testbed.scenario.store import Entry, apply_settings, from_json, library, load, load_text, save
+from testbed.scenario.unroll import device_steps
 
 __all__ = [
     "Capability",
@@ -24,6 +25,7 @@ __all__ = [
     "canonical_json",
     "check_rules",
     "compile_program",
+    "device_steps",
     "from_json",
     "jittered",
     "library",

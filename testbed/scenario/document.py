@@ -26,6 +26,7 @@ __all__ = ["MAX_TEXT_BYTES", "Document", "read", "write"]
 
 MAX_TEXT_BYTES = 1 << 20
 MAX_NESTING = 100  # lists and mappings inside each other
+DEVICE = "device"  # the step whose fields its NIC declares
 WIDE = 1 << 20  # columns; a line is never folded
 
 
@@ -188,7 +189,7 @@ class _Reader:
             if "step" in data:
                 known = ", ".join(fields) or "none"
                 raise self.wrong(line, label, f"a field out of {known}", "'step'", "remove it")
-            return data
+            return _with_arguments(data) if word == DEVICE else data
         given = self.value(node, f"{path}.{bare}", label)
         if given is None:
             return {}
@@ -198,6 +199,12 @@ class _Reader:
                 line, label, expected, repr(given)[:40], f"see the other {word} steps of the library"
             )
         return {bare: given}
+
+
+def _with_arguments(data: dict[str, object]) -> dict[str, object]:
+    """Return the fields of a ``device`` step: the command, and all that stands beside it as its arguments."""
+    arguments = {name: value for name, value in data.items() if name != "command"}
+    return {name: data[name] for name in data if name == "command"} | {"arguments": arguments}
 
 
 def _integer(text: str) -> int:
@@ -231,6 +238,8 @@ def _short(step: dict[str, Any]) -> Any:
         inner = CommentedMap(fields)
         inner["steps"] = CommentedSeq(_short(item) for item in fields["steps"])
         return CommentedMap({word: inner})
+    if word == DEVICE:
+        fields |= fields.pop("arguments", {})
     if list(fields) == [STEPS[word].bare]:
         return CommentedMap({word: next(iter(fields.values()))})
     return CommentedMap({word: _flow(CommentedMap(fields))})

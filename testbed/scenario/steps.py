@@ -19,6 +19,7 @@ __all__ = [
     "STEPS",
     "AnyStep",
     "CompDrain",
+    "DeviceStep",
     "Fill",
     "HostStep",
     "Inject",
@@ -110,6 +111,16 @@ class Link(HostStep, frozen=True, tag="link"):
 
     bare: ClassVar[str] = "state"
     state: Annotated[Literal["up", "down"], Meta(description="of the link")]
+
+
+class DeviceStep(HostStep, frozen=True, tag="device"):
+    """Tell the device model what to do; which commands there are and what they take is the NIC's to say."""
+
+    bare: ClassVar[str] = "command"
+    command: Annotated[str, Meta(pattern=r"^[a-z_]{1,32}\Z", description="a word of the NIC under test")]
+    arguments: Annotated[
+        dict[str, int | bool | str | None], Meta(description="what the command takes, beside the command")
+    ] = {}
 
 
 class RxDrain(Step, frozen=True, tag="rx_drain"):
@@ -338,6 +349,7 @@ class Repeat(Step, frozen=True, tag="repeat"):
 AnyStep: TypeAlias = (
     Inject
     | Link
+    | DeviceStep
     | RxDrain
     | Fill
     | Tx
@@ -369,6 +381,8 @@ def number(amount: int | Literal["all"]) -> int:
 def describe(step: Step) -> str:
     """Return the step in one line, much as users write it: ``rx_drain all``, ``tx count=32 bytes=64``."""
     word = str(step.__struct_config__.tag)
+    if isinstance(step, DeviceStep):
+        return " ".join([word, step.command, *(f"{name}={value}" for name, value in step.arguments.items())])
     values = {name: getattr(step, name) for name in step.__struct_fields__}
     given = [(name, value) for name, value in values.items() if value is not None]
     if isinstance(step, Repeat):

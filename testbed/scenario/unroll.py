@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from testbed.scenario.steps import Inject, Repeat, Sleep, StackSend, Step, Tx, describe
+from testbed.scenario.steps import DeviceStep, Inject, Repeat, Sleep, StackSend, Step, Tx, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from testbed.scenario.model import Scenario
 
-__all__ = ["Totals", "Unrolled", "totals", "unroll"]
+__all__ = ["Totals", "Unrolled", "device_steps", "totals", "unroll"]
 
 
 class Unrolled(NamedTuple):
@@ -25,6 +25,19 @@ class Unrolled(NamedTuple):
         """Return ``rx_drain all (in repeat 3/20)``."""
         inside = ", ".join(self.rounds)
         return f"{describe(self.step)} (in repeat {inside})" if inside else describe(self.step)
+
+
+def device_steps(scenario: Scenario) -> Iterator[DeviceStep]:
+    """Yield each ``device`` step once, as it is written."""
+    return _device_steps(scenario.steps)
+
+
+def _device_steps(steps: tuple[Step, ...]) -> Iterator[DeviceStep]:
+    for step in steps:
+        if isinstance(step, DeviceStep):
+            yield step
+        elif isinstance(step, Repeat):
+            yield from _device_steps(step.steps)
 
 
 class Totals(NamedTuple):

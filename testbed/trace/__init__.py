@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from testbed.trace.counters import Counters, count
+from testbed.trace.device import with_device_rows
 from testbed.trace.digest import sequence_digest, sequence_values
 from testbed.trace.kernel_log import Splat, find_splats, with_splat_rows
 from testbed.trace.polls import Polls
@@ -26,5 +27,6 @@ __all__ = [
     "sequence_digest",
     "sequence_values",
     "streams_of",
+    "with_device_rows",
     "with_splat_rows",
 ]

@@ -25,6 +25,8 @@ _NAPI_KINDS = (
     Kind.ENABLE,
 )
 
+_ADDRESSED = (Kind.RX_DONE, Kind.TX_DONE)  # what a device did with a buffer: c is where that lies
+
 
 def sequence_digest(events: npt.NDArray[np.void]) -> str:
     """Return the SHA-256, in hexadecimal, over what :func:`sequence_values` returns."""
@@ -36,7 +38,7 @@ def sequence_values(events: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.intp],
 
     Left out are times, CPUs and flags, and the rows of kind LOG, whose line numbers depend on what else the
     kernel had to say. napi_ids and interrupt numbers are replaced by the order of their first appearance:
-    they depend on what was set up before the run, not on what the driver did in it.
+    they depend on what was set up before the run, not on what the driver did in it. Addresses of buffers count as 0.
 
     :return: the rows that count, and their values; both of shape ``(m,)``.
     """
@@ -45,6 +47,7 @@ def sequence_values(events: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.intp],
     values = np.zeros(len(rows), dtype=_VALUES)
     for name in _VALUES.names or ():
         values[name] = rows[name]
+    values["c"][np.isin(rows["kind"], _ADDRESSED)] = 0
     for kinds in (_NAPI_KINDS, (Kind.IRQ,)):
         which = np.isin(rows["kind"], kinds)
         values["subject"][which] = _by_appearance(rows["subject"][which])

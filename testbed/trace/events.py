@@ -10,6 +10,8 @@ import enum
 
 import numpy as np
 
+from testbed.vfio_user.events import DeviceEvent
+
 __all__ = ["EVENT", "Counter", "Kind", "Ledger", "Owner", "Ring", "XdpStatistics"]
 
 EVENT = np.dtype(
@@ -61,6 +63,16 @@ class Kind(enum.IntEnum):
     NEED_WAKEUP = 50  # Ring (FILL or TX); 1 set, 0 cleared; queue
     CARRIER = 51  # -; 1 on, 0 off
     LOG = 64  # line of the kernel log that is a splat
+    # From here on what the device did, as testbed/vfio_user/events.py says, with the queue as subject.
+    RX_DONE = DeviceEvent.RX_DONE
+    TX_DONE = DeviceEvent.TX_DONE
+    TAIL = DeviceEvent.TAIL
+    MASK = DeviceEvent.MASK
+    CAUSE = DeviceEvent.CAUSE
+    RAISED = DeviceEvent.RAISED
+    LINK = DeviceEvent.LINK
+    DROPPED = DeviceEvent.DROPPED
+    COMMAND = DeviceEvent.COMMAND
 
 
 class Ledger(enum.IntEnum):

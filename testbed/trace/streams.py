@@ -35,12 +35,12 @@ _ROUTINE = (*_CAUSES, Kind.COMPLETE, Kind.POLL, Kind.FLUSH)
 def streams_of(trace: Trace) -> dict[Stream, Rows]:
     """Return the rows of each stream, ascending."""
     kind = trace.kind
-    observed = kind >= Kind.IRQ
+    observed = (kind >= Kind.IRQ) & (kind < Kind.RX_DONE)  # what a device model did is the device's
     counts = ~np.isin(kind, _CAUSES) & ~_repeated_marks(trace)
     in_idle = np.append(_idle_polls(trace, counts), False)[trace.polls.owner]
     return {
         "driver": np.flatnonzero(observed & counts & ~in_idle),
-        "user space": np.flatnonzero(~observed),
+        "user space": np.flatnonzero(kind < Kind.IRQ),
     }
 
 

@@ -36,6 +36,13 @@ class Intact(enum.IntEnum):
     INTACT = 1
 
 
+class Direction(enum.IntEnum):
+    """Which of a device's rings."""
+
+    RX = 0
+    TX = 1
+
+
 _Field = tuple[str, str, type[enum.IntEnum] | str | None]
 _ERRNO = "errno"
 _STEP: _Field = ("step", "subject", None)
@@ -43,6 +50,8 @@ _CHUNK: _Field = ("chunk", "subject", None)
 _SEQUENCE: _Field = ("sequence", "c", None)
 _NAPI: _Field = ("napi", "subject", None)
 _QUEUE: _Field = ("queue", "subject", None)
+_DESCRIPTOR: _Field = ("descriptor", "a", None)
+_ADDRESS: _Field = ("address", "c", None)
 #: For each kind the fields that say something: name in the text, field, and the enum that names its values.
 _FIELDS: dict[Kind, tuple[_Field, ...]] = {
     Kind.STEP_BEGIN: (_STEP, ("kind", "a", StepKind), ("queue", "b", None), ("operand", "c", None)),
@@ -77,6 +86,15 @@ _FIELDS: dict[Kind, tuple[_Field, ...]] = {
     Kind.NEED_WAKEUP: (("ring", "subject", Ring), ("set", "a", None), ("queue", "b", None)),
     Kind.CARRIER: (("on", "a", None),),
     Kind.LOG: (("line", "subject", None),),
+    Kind.RX_DONE: (_QUEUE, _DESCRIPTOR, ("bytes", "b", None), _ADDRESS),
+    Kind.TX_DONE: (_QUEUE, _DESCRIPTOR, ("bytes", "b", None), _ADDRESS),
+    Kind.TAIL: (_QUEUE, ("ring", "a", Direction), ("descriptor", "b", None)),
+    Kind.MASK: (_QUEUE, ("before", "a", None), ("now", "b", None)),
+    Kind.CAUSE: (_QUEUE, ("before", "a", None), ("now", "b", None)),
+    Kind.RAISED: (("vector", "subject", None), ("sent", "a", None)),
+    Kind.LINK: (("up", "a", None),),
+    Kind.DROPPED: (_QUEUE, ("reason", "a", None), ("bytes", "b", None)),
+    Kind.COMMAND: (),
 }
 
 

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Advance",
     "Answer",
+    "Freeze",
     "Load",
     "Ping",
+    "Plug",
     "Question",
     "RestoreTable",
+    "Run",
     "Save",
     "Start",
-    "Step",
     "Tell",
     "encode",
     "receive",
@@ -57,16 +59,24 @@ class Start(_Question, frozen=True, tag="start"):
     position: int
 
 
-class Step(_Question, frozen=True, tag="step"):
-    """Act in steps from now on, beginning at this time; without one: freely."""
+class Freeze(_Question, frozen=True, tag="freeze"):
+    """Do nothing by yourself, and let your clock stand: the guest stands still too."""
 
-    now_ns: int | None
+
+class Run(_Question, frozen=True, tag="run"):
+    """Act by yourself again: the guest goes on."""
 
 
 class Advance(_Question, frozen=True, tag="advance"):
-    """Do all that is due until then; the guest stands still."""
+    """Frozen, do all that is due in so many nanoseconds."""
 
-    to_ns: int
+    by_ns: int
+
+
+class Plug(_Question, frozen=True, tag="plug"):
+    """Put the cable in, or pull it."""
+
+    connected: bool
 
 
 class Tell(_Question, frozen=True, tag="tell"):
@@ -75,7 +85,7 @@ class Tell(_Question, frozen=True, tag="tell"):
     command: msgspec.Raw
 
 
-Question: TypeAlias = Ping | Save | Load | RestoreTable | Start | Step | Advance | Tell
+Question: TypeAlias = Ping | Save | Load | RestoreTable | Start | Freeze | Run | Advance | Plug | Tell
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,7 +94,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     :param error: why it was not done, one line.
     :param state: of Save. :param dwords: of Save: what of the configuration space to keep: offsets, in the order in
         which to write them back; before the last, which may switch MSI-X on, comes RestoreTable.
-    :param next_ns: of Advance: when the device has something to do again by itself.
+    :param next_ns: of Advance: in how many nanoseconds the device has something to do again by itself.
     """
 
     error: str = ""

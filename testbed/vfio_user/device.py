@@ -276,6 +276,13 @@ class Device(abc.ABC):
         :raise ValueError: it is no such thing.
         """
 
+    def plug(self, *, connected: bool) -> None:
+        """Put the cable in, or pull it: what a ``link`` step asks; the guest stands still.
+
+        :raise ValueError: this device cannot lose its link.
+        """
+        raise ValueError(f"{type(self).__name__} has no link to lose, seen a wish for {connected=}")
+
     def command(self, command: Command) -> None:
         """Do what a ``device`` step asks, one of :attr:`commands`; the guest stands still."""
         raise NotImplementedError(type(command).__name__)

@@ -25,4 +25,4 @@ class DeviceEvent(enum.IntEnum):
     RAISED = 101  # vector, 0 for INTx; 1 sent, 0 nobody listened
     LINK = 102  # -; 1 up, 0 down
     DROPPED = 103  # queue; reason, the model's own; bytes: a frame the device could not take
-    COMMAND = 104  # -; number of the command since the start: the host's hand on the device
+    COMMAND = 104  # the device did what a `device` step asked

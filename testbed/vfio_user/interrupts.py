@@ -37,10 +37,10 @@ class Clock(Protocol):
     def call_at(self, when_ns: int, callback: Callable[[], None]) -> Timer:
         """Call later."""
 
-    def watch(self, fd: int, callback: Callable[[], None]) -> None:
+    def serve(self, fd: int, callback: Callable[[], None]) -> None:
         """Call when readable."""
 
-    def unwatch(self, fd: int) -> None:
+    def ignore(self, fd: int) -> None:
         """Stop that."""
 
 
@@ -171,7 +171,7 @@ class Interrupts:
             self._release_unmask()
             if fds:
                 self._unmask_fd = fds[0]
-                self._clock.watch(self._unmask_fd, self._on_unmask_fd)
+                self._clock.serve(self._unmask_fd, self._on_unmask_fd)
         else:
             raise Refused(errno.EINVAL, f"no descriptors for action {action:#x} of type {index}")
         fds.clear()
@@ -195,7 +195,7 @@ class Interrupts:
 
     def _release_unmask(self) -> None:
         if self._unmask_fd >= 0:
-            self._clock.unwatch(self._unmask_fd)
+            self._clock.ignore(self._unmask_fd)
             os.close(self._unmask_fd)
             self._unmask_fd = -1
 

@@ -42,11 +42,12 @@ class Loop:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._served: dict[int, Callable[[], None]] = {}
-        self._device: dict[int, tuple[Callable[[], None], int]] = {}
+        self._device: dict[int, Callable[[], None]] = {}
         self._timers: list[tuple[int, int, _Timer]] = []
         self._sequence = 0
         self._stepped = False
         self._now_ns = 0
+        self._ahead_ns = 0  # of the host's clock, when running freely
         self._stopping = False
 
     def close(self) -> None:
@@ -62,7 +63,7 @@ class Loop:
 
     def now_ns(self) -> int:
         """Return the device's time."""
-        return self._now_ns if self._stepped else time.monotonic_ns()
+        return self._now_ns if self._stepped else time.monotonic_ns() + self._ahead_ns
 
     def call_at(self, when_ns: int, callback: Callable[[], None]) -> _Timer:
         """Call when the device's time has come; in the order of times, then of calls."""
@@ -91,22 +92,27 @@ class Loop:
 
     # Descriptors
 
-    def serve(self, fd: int, callback: Callable[[], None]) -> None:
-        """Call whenever a descriptor of the server's own is readable or its other end is gone."""
-        self._served[fd] = callback
-        self._epoll.register(fd, select.EPOLLIN)
-
-    def watch(self, fd: int, callback: Callable[[], None], *, for_writing: bool = False) -> None:
-        """Call whenever a descriptor of the device's is readable, or also when it is writable."""
-        mask = select.EPOLLIN | (select.EPOLLOUT if for_writing else 0)
-        before = self._device.get(fd)
-        self._device[fd] = (callback, mask)
-        if self._stepped or (before and before[1] == mask):
-            return
-        if before:
+    def serve(
+        self, fd: int, callback: Callable[[], None], *, reading: bool = True, writing: bool = False
+    ) -> None:
+        """Call whenever a descriptor of the server's own is ready or its other end is gone; again: changes that."""
+        mask = (select.EPOLLIN if reading else 0) | (select.EPOLLOUT if writing else 0)
+        if fd in self._served:
             self._epoll.modify(fd, mask)
         else:
             self._epoll.register(fd, mask)
+        self._served[fd] = callback
+
+    def ignore(self, fd: int) -> None:
+        """Serve it no more."""
+        if self._served.pop(fd, None):
+            self._epoll.unregister(fd)
+
+    def watch(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call whenever a descriptor of the device's is readable."""
+        if fd not in self._device and not self._stepped:
+            self._epoll.register(fd, select.EPOLLIN)
+        self._device[fd] = callback
 
     def unwatch(self, fd: int) -> None:
         """Watch it no more."""
@@ -127,68 +133,63 @@ class Loop:
     def turn(self, wait_s: float) -> None:
         """Wait for descriptors at most so long (-1: for ever), call for those that are ready, then for timers."""
         for fd, _ in self._epoll.poll(wait_s):
-            callback = self._served.get(fd) or self._device.get(fd, (None,))[0]
+            callback = self._served.get(fd) or self._device.get(fd)
             if callback is not None:
                 callback()
         if not self._stepped and self._timers:
-            self._run_due(time.monotonic_ns())
+            self._run_due(self.now_ns())
 
     def _wait_s(self) -> float:
         when_ns = None if self._stepped else self.next_ns()
         if when_ns is None:
             return -1
-        return max(when_ns - time.monotonic_ns(), 0) / 1e9
+        return max(when_ns - self.now_ns(), 0) / 1e9
 
     # Stepping
 
-    def step_from(self, now_ns: int) -> None:
-        """Let the device act in steps from now on; its time is ``now_ns``. Timers keep what they have left to run."""
-        shift = now_ns - self.now_ns()
+    def freeze(self) -> None:
+        """Let the device act no more by itself; its clock stands."""
         if not self._stepped:
+            self._now_ns = time.monotonic_ns() + self._ahead_ns
+            self._stepped = True
             for fd in self._device:
                 self._epoll.unregister(fd)
-            self._stepped = True
-        self._now_ns = now_ns
-        self._shift(shift)
 
     def run_freely(self) -> None:
-        """Let the device act by itself."""
-        if not self._stepped:
-            return
-        self._shift(time.monotonic_ns() - self._now_ns)
-        self._stepped = False
-        for fd, (_, mask) in self._device.items():
-            self._epoll.register(fd, mask)
+        """Let the device act by itself again; its clock goes on from where it stood."""
+        if self._stepped:
+            self._ahead_ns = self._now_ns - time.monotonic_ns()
+            self._stepped = False
+            for fd in self._device:
+                self._epoll.register(fd, select.EPOLLIN)
 
-    def _shift(self, by_ns: int) -> None:
-        self._timers = [(when + by_ns if when else 0, number, timer) for when, number, timer in self._timers]
-        heapq.heapify(self._timers)
+    def advance(self, by_ns: int) -> int | None:
+        """Let a frozen device do all that is due in so many nanoseconds, timer by timer.
 
-    def advance(self, to_ns: int) -> int | None:
-        """Let a stepped device do all that is due until then, timer by timer; return when the next is due.
-
+        :return: in how many nanoseconds after that the next timer is due.
         :raise Restless: it never comes to rest.
         """
+        end_ns = self._now_ns + by_ns
         for _ in range(MAX_TURNS):
-            acted = self._serve_device() + self._run_due(self._now_ns)
-            if acted:
+            if self._serve_device() + self._run_due(self._now_ns):
                 continue
             when_ns = self.next_ns()
-            if when_ns is None or when_ns > to_ns:
-                self._now_ns = max(self._now_ns, to_ns)
-                return when_ns
-            self._now_ns = max(self._now_ns, when_ns)
-        raise Restless(f"the device still acts after {MAX_TURNS} turns before {to_ns} ns")
+            if when_ns is None or when_ns > end_ns:
+                self._now_ns = end_ns
+                return None if when_ns is None else when_ns - end_ns
+            self._now_ns = when_ns
+        raise Restless(f"the device still acts after {MAX_TURNS} turns at one instant")
 
     def _serve_device(self) -> int:
-        """Call for each descriptor of the device's that is ready; return how many were readable."""
+        """Call for each descriptor of the device's that is readable; return how many were."""
+        if not self._device:
+            return 0
         poller = select.poll()
-        for fd, (_, mask) in self._device.items():
-            poller.register(fd, mask)
-        readable = 0
+        for fd in self._device:
+            poller.register(fd, select.POLLIN)
+        count = 0
         for fd, _ in poller.poll(0):
-            callback, mask = self._device.get(fd, (None, 0))
-            if callback is not None:
+            if callback := self._device.get(fd):
                 callback()
-                readable += 1
-        return readable
+                count += 1
+        return count

@@ -17,10 +17,10 @@ from testbed.vfio_user.events import ROW, DeviceEvent
 if TYPE_CHECKING:
     from testbed.vfio_user.memory import GuestMemory
 
-__all__ = ["HEADER_BYTES", "Recorder"]
+__all__ = ["HEADER", "HEADER_BYTES", "Recorder"]
 
 HEADER_BYTES = 32
-_HEAD = struct.Struct("<II")
+HEADER = struct.Struct("<II")
 _NUMBER = struct.Struct("<I")
 
 
@@ -45,15 +45,15 @@ class Recorder:
         """
         self._position = position
         self._recording = True
-        _HEAD.pack_into(self._table, 0, 0, 0)
+        HEADER.pack_into(self._table, 0, 0, 0)
 
     def record(self, time_ns: int, kind: DeviceEvent, queue: int, a: int, b: int, c: int) -> None:
         """Add a row; each number is cut to its width."""
         if not self._recording:
             return
-        head, lost = _HEAD.unpack_from(self._table)
+        head, lost = HEADER.unpack_from(self._table)
         if head >= self._capacity:
-            _HEAD.pack_into(self._table, 0, head, min(lost + 1, 0xFFFFFFFF))
+            HEADER.pack_into(self._table, 0, head, min(lost + 1, 0xFFFFFFFF))
             return
         word = 0xFFFFFFFF
         row = (
@@ -66,7 +66,7 @@ class Recorder:
             c & 0xFFFFFFFFFFFFFFFF,
         )
         ROW.pack_into(self._table, HEADER_BYTES + head * ROW.size, *row)
-        _HEAD.pack_into(self._table, 0, head + 1, lost)
+        HEADER.pack_into(self._table, 0, head + 1, lost)
 
     def _guest_events(self) -> int:
         if not self._position:

@@ -11,12 +11,14 @@ from testbed.vfio_user.connection import Connection, Disconnected
 from testbed.vfio_user.control import (
     Advance,
     Answer,
+    Freeze,
     Load,
+    Plug,
     Question,
     RestoreTable,
+    Run,
     Save,
     Start,
-    Step,
     Tell,
     encode,
     receive,
@@ -181,13 +183,16 @@ class Server:
                 self._state.load(self.device, question.state)
             case Start():
                 self._recorder.start(question.position)
-            case Step():
-                if question.now_ns is None:
-                    self._loop.run_freely()
-                else:
-                    self._loop.step_from(question.now_ns)
+            case Freeze():
+                self._loop.freeze()
+                self.wire.serve()
+            case Run():
+                self._loop.run_freely()
+                self.wire.serve()
             case Advance():
-                return Answer(next_ns=self._loop.advance(question.to_ns))
+                return Answer(next_ns=self._loop.advance(question.by_ns))
+            case Plug():
+                self.device.plug(connected=question.connected)
             case Tell():
                 self._tell(question.command)
         return Answer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from testbed.traffic.framing import MAX_WIRE_BYTES, Deframer
 
@@ -11,22 +11,15 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Sequence
 
+    from testbed.vfio_user.loop import Loop
+
 __all__ = ["StreamWire"]
 
 RECEIVE_BYTES = 64 << 10
 CONGESTED_BYTES = 256 << 10  # waiting to be sent: the device should stop
+INBOX_BYTES = 256 << 10  # waiting for the device, when it runs: what comes more waits in the socket
+FROZEN_INBOX_BYTES = 64 << 20  # and while it stands still: the host is to get rid of what it injects
 _LENGTH = struct.Struct(">I")
-
-
-class _Loop(Protocol):
-    def watch(self, fd: int, callback: Callable[[], None], *, for_writing: bool = False) -> None:
-        """Call when ready."""
-
-    def unwatch(self, fd: int) -> None:
-        """Stop that."""
-
-    def call_at(self, when_ns: int, callback: Callable[[], None]) -> object:
-        """Call later."""
 
 
 def _nothing(*_: object) -> None:
@@ -36,20 +29,25 @@ def _nothing(*_: object) -> None:
 class StreamWire:
     """See :class:`testbed.vfio_user.device.Wire`.
 
+    The socket is the server's to read and write; the device gets frames when it may act.
+
     :param sock: its other end is a :class:`testbed.traffic.wire.Wire`, which always reads; None: there is no cable.
     """
 
-    def __init__(self, sock: socket.socket | None, loop: _Loop) -> None:
+    def __init__(self, sock: socket.socket | None, loop: Loop) -> None:
         self.frames_lost = 0  # sent while congested
         self._sock = sock
         self._loop = loop
         self._deframer = Deframer()
         self._receive: Callable[[Sequence[bytes]], None] = _nothing
         self._ready: Callable[[], None] = _nothing
+        self._inbox: list[bytes] = []
+        self._inbox_bytes = 0
         self._paused = True
+        self._delivering = False
         self._outgoing = bytearray()
         self._flushing = False
-        self._waiting = False
+        self._ended = sock is None
         if sock:
             sock.settimeout(0)
 
@@ -59,14 +57,14 @@ class StreamWire:
         self.resume()
 
     def pause(self) -> None:
-        """Leave frames in the socket."""
+        """Leave frames in the inbox and the socket."""
         self._paused = True
-        self._watch()
 
     def resume(self) -> None:
         """Take frames again."""
         self._paused = False
-        self._watch()
+        self._offer()
+        self.serve()
 
     @property
     def congested(self) -> bool:
@@ -86,51 +84,64 @@ class StreamWire:
             self._flushing = True
             self._loop.call_at(0, self._flush)
 
+    # The socket
+
+    def serve(self) -> None:
+        """Tell the loop what the socket is to be looked at for; to be called when that may have changed."""
+        if self._sock is None or self._ended:
+            return
+        room = FROZEN_INBOX_BYTES if self._loop.stepped else INBOX_BYTES
+        reading = self._inbox_bytes < room
+        self._loop.serve(self._sock.fileno(), self._on_socket, reading=reading, writing=bool(self._outgoing))
+
+    def _on_socket(self) -> None:
+        self._take()
+        if self._outgoing:
+            self._flush()
+        self.serve()
+
     def _flush(self) -> None:
         """Write what waits, as much as the socket takes."""
         self._flushing = False
-        if self._sock is None:
-            self._outgoing.clear()
-            return
         was_congested = self.congested
         try:
-            del self._outgoing[: self._sock.send(self._outgoing)]
+            del self._outgoing[: self._sock.send(self._outgoing) if self._sock else None]
         except BlockingIOError:
             pass
         except OSError:
             self._outgoing.clear()  # nobody is there any more
-        self._waiting = bool(self._outgoing)
-        self._flushing = self._waiting
-        self._watch()
+        if self._outgoing:
+            self._flushing = True  # the loop says when
+            self.serve()
         if was_congested and not self.congested:
-            self._ready()
-
-    def _watch(self) -> None:
-        if self._sock is None:
-            return
-        if self._waiting:
-            self._loop.watch(self._sock.fileno(), self._both, for_writing=True)
-        elif self._paused:
-            self._loop.unwatch(self._sock.fileno())
-        else:
-            self._loop.watch(self._sock.fileno(), self._take)
-
-    def _both(self) -> None:
-        self._flush()
-        if not self._paused:
-            self._take()
+            self._loop.call_at(0, self._ready)
 
     def _take(self) -> None:
-        if self._sock is None:
-            return
         try:
-            data = self._sock.recv(RECEIVE_BYTES)
+            data = self._sock.recv(RECEIVE_BYTES) if self._sock else b""
         except BlockingIOError:
             return
         except OSError:
             data = b""
         frames = self._deframer.feed(data)
-        if not data or self._deframer.garbage is not None:
-            self.pause()  # the other end is gone, or mad
-        if frames:
-            self._receive(frames)
+        self._inbox += frames
+        self._inbox_bytes += len(data)
+        self._offer()
+        if self._sock and (not data or self._deframer.garbage is not None):
+            self._ended = True  # the other end is gone, or mad
+            self._loop.ignore(self._sock.fileno())
+
+    # The device
+
+    def _offer(self) -> None:
+        if self._inbox and not self._paused and not self._delivering:
+            self._delivering = True
+            self._loop.call_at(0, self._deliver)
+
+    def _deliver(self) -> None:
+        self._delivering = False
+        if self._paused:
+            return
+        frames, self._inbox, self._inbox_bytes = self._inbox, [], 0
+        self._receive(frames)
+        self.serve()
