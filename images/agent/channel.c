@@ -161,6 +161,18 @@ void channel_stop_ready(void)
 }
 
 /*
+ * The pacer's first tick is a whole number of microseconds after the stop at which it is added, on QEMU's own clock,
+ * rounded down; counting instructions, that clock is the TSC. Where the stop falls varies by STOP_AHEAD_NS, for the race
+ * above: move it to where both its ends lie in one microsecond.
+ */
+static __u64 in_one_microsecond(__u64 expiry_ns)
+{
+	const __u64 tsc = __builtin_ia32_rdtsc() + (expiry_ns - clock_now_ns());
+
+	return expiry_ns + (1000 + (1000 + STOP_AHEAD_NS) / 2 - tsc % 1000) % 1000;
+}
+
+/*
  * Stop for the host in the middle of a program. Its frames come at ticks of a millisecond that begin at the stop for
  * the first of them: no stop close to a tick. In real time no instant is better than another, and none can be hit.
  */
@@ -179,6 +191,8 @@ void channel_barrier(const struct tb_barrier *barrier, bool frames)
 		phase = (expiry - ticks_from_ns) % TICK_NS;
 		if (ticks_from_ns && (phase < TICK_GUARD_NS || phase > TICK_NS - TICK_GUARD_NS))
 			expiry += 3 * TICK_GUARD_NS;
+		if (frames && !ticks_from_ns)
+			expiry = in_one_microsecond(expiry);
 	} while (!stop_at(expiry, --left == 0));
 	if (frames && !ticks_from_ns)
 		ticks_from_ns = expiry;
