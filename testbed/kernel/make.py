@@ -56,7 +56,7 @@ class _Steps:
         now = time.monotonic()
         if now - self.told >= _TELL_S:
             self.told = now
-            self.show(f"{self.done} steps{self._left(now - self.started)}: {text}")
+            self.show(f"{self.done} steps{self._left(now - self.started)}: {text.rpartition('/')[2]}")
 
     def _left(self, spent_s: float) -> str:
         left = self.expected - self.done

@@ -129,7 +129,8 @@ class _Builder:
         self.progress(name, "bringing the mirror up to date")
         self.mirror.sync()
         self._apply_changes()
-        source, build = self.mirror.source, self.workspace / f"build-{content_key(self.wanted)}"
+        flavour = content_key(*map(str, self.recipe.configs), "debug" if self.recipe.debug else "")
+        source, build = self.mirror.source, self.workspace / f"build-{flavour}"
         build.mkdir(exist_ok=True)
         configure(source, build, self.wanted, self._kconfig(), self.toolchain, self.progress)
         make(source, build, ["bzImage", "modules"], self.toolchain, lambda line: self.progress(name, line))
