@@ -23,7 +23,7 @@ test: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/pytest tests/unit
+	$(VENV)/bin/pytest tests/unit -n 2
 	$(VENV)/bin/pytest tests/guest -n $(TESTBED_GUESTS)
 
 setup: $(VENV)/installed

@@ -11,6 +11,7 @@ import pytest
 from testbed.errors import BuildError
 from testbed.image.cpio import archive
 from testbed.kernel import Kernel, known_variants, resolve, with_variants
+from testbed.kernel.bootable import bootable
 from testbed.kernel.build import make_modules
 from testbed.kernel.variant import Variant, find_variant
 from testbed.toolchain import Toolchain, open_toolchain
@@ -160,10 +161,11 @@ def boot(kernel: Kernel, changed: dict[str, Kernel], toolchain: Toolchain, direc
     files["proc/x"] = files["sys/x"] = (0o644, b"")
     initramfs = directory / "initramfs"
     initramfs.write_bytes(gzip.compress(archive(files, {"dev/console": (5, 1)}), compresslevel=1))
+    image = bootable(kernel, toolchain)
     qemu = [
         *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35,accel=tcg"),
-        *("-cpu", "max", "-m", "256", "-kernel", str(kernel.vmlinuz), "-initrd", str(initramfs)),
-        *("-append", "console=ttyS0 panic=-1 net.ifnames=0 tsc=reliable", "-serial", "stdio"),
+        *("-cpu", "Nehalem", "-m", "256", "-kernel", str(image), "-initrd", str(initramfs)),
+        *("-append", "console=ttyS0 panic=-1 net.ifnames=0 tsc=reliable clocksource=tsc", "-serial", "stdio"),
         *(
             word
             for hub, nic in enumerate(NICS)
@@ -173,7 +175,7 @@ def boot(kernel: Kernel, changed: dict[str, Kernel], toolchain: Toolchain, direc
             )
         ),
     ]
-    argv = toolchain.argv(qemu, read=[kernel.vmlinuz, initramfs])
+    argv = toolchain.argv(qemu, read=[image, initramfs])
     done = subprocess.run(
         argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=BOOT_LIMIT_S, check=False
     )
