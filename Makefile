@@ -1,5 +1,6 @@
 # make demo    set everything up and show a real kernel bug, its obvious repair and its right one
 # make test    set everything up and run linters and all tests
+# make fuzz-device   feed the device models' server and models FUZZ_RUNS inputs each, and say which lines they reached
 # make setup   only set everything up; what is there already is left alone
 #
 # TESTBED_CACHE    where toolchain root, kernels, images and snapshots are kept (default: the user's cache directory)
@@ -13,7 +14,12 @@ VENV := .venv
 # What the host must have: the same names as testbed/toolchain/host.py gives in its remedies.
 HOST_PACKAGES := bubblewrap mmdebstrap uidmap
 
-.PHONY: demo test setup host clean
+# Fuzz targets of device models; what each of them is there to reach is what its file names COVERS.
+DEVICE_TARGETS := $(wildcard fuzz/vfio_user_*.py fuzz/dwmac_*.py)
+FUZZ_RUNS ?= 1000000
+FUZZ_CORPUS ?= .fuzz
+
+.PHONY: demo test fuzz-device setup host clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -25,6 +31,15 @@ test: setup
 	$(VENV)/bin/mypy
 	$(VENV)/bin/pytest tests/unit -n 2
 	$(VENV)/bin/pytest tests/guest -n $(TESTBED_GUESTS)
+
+fuzz-device: $(VENV)/installed
+	@set -e; for target in $(DEVICE_TARGETS); do \
+		corpus=$(FUZZ_CORPUS)/$$(basename $$target .py); mkdir -p $$corpus; \
+		echo "$$target: $(FUZZ_RUNS) inputs"; \
+		$(VENV)/bin/python $$target -runs=$(FUZZ_RUNS) -max_len=600 -len_control=0 -verbosity=0 \
+			-artifact_prefix=$$corpus- $$corpus; \
+		$(VENV)/bin/python fuzz/line_coverage.py $$target $$corpus; \
+	done
 
 setup: $(VENV)/installed
 	$(VENV)/bin/testbed setup

@@ -1,4 +1,4 @@
-"""A NIC in sixty lines: as much of Realtek's RTL8139C as the kernel's 8139too needs. See docs/adding-a-nic.md."""
+"""A small NIC: as much of Realtek's RTL8139C as the kernel's 8139too needs. See docs/adding-a-nic.md."""
 
 from __future__ import annotations
 

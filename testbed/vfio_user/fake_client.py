@@ -92,6 +92,10 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close everything."""
         self._stack.close()
 
     # Messages

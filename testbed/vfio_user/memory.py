@@ -46,7 +46,7 @@ class GuestMemory:
         self.generation = 0
         self._mappings: list[_Mapping] = []
         self._bus_master = False
-        self._first, self._last = 0, 0  # the mapping used last: its addresses, and its bytes
+        self._first, self._last = 1, 0  # the mapping used last: its addresses, and its bytes; none yet
         self._view = _NOTHING
 
     def view(self, address: int, length: int) -> memoryview:
@@ -108,7 +108,7 @@ class GuestMemory:
 
     def _changed(self) -> None:
         self.generation += 1
-        self._first, self._last, self._view = 0, 0, _NOTHING
+        self._first, self._last, self._view = 1, 0, _NOTHING
 
     def _find(self, address: int, length: int) -> None:
         """Make the mapping that holds a range the one used last."""
