@@ -13,6 +13,7 @@ import click
 
 from testbed import nic as nics
 from testbed.cli.changes import KernelOptions, resolve_aloud
+from testbed.errors import TestbedError
 from testbed.executable import read_program
 from testbed.guest import Command, execute
 from testbed.guest.channel import MessageType
@@ -112,7 +113,7 @@ class Pipes:
         """
         try:
             return exit_status(execute(self._guest, what, self._write, timeout_s))
-        except Exception:
+        except TestbedError:
             if self._broken.is_set():
                 return _BROKEN_PIPE
             raise
