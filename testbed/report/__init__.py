@@ -7,6 +7,7 @@ from testbed.report.difference import difference_report
 from testbed.report.evidence import evidence_lines
 from testbed.report.explanation import explanation_lines
 from testbed.report.formats import FORMATS, RunPrinter, severity
+from testbed.report.grid import matrix_junit, matrix_ktap, matrix_table, verdict_of
 from testbed.report.ktap import ktap_head, ktap_lines
 from testbed.report.mail import mail_lines
 from testbed.report.terminal import console_for, run_report
@@ -22,6 +23,10 @@ __all__ = [
     "ktap_head",
     "ktap_lines",
     "mail_lines",
+    "matrix_junit",
+    "matrix_ktap",
+    "matrix_table",
     "run_report",
     "severity",
+    "verdict_of",
 ]

@@ -10,6 +10,7 @@ import filelock
 import pytest
 
 import testbed.cli.run as run_command
+from testbed import nic, order
 from testbed.cli import main
 from testbed.kernel.kernel import Kernel
 from testbed.result import KernelRecord, Result
@@ -186,7 +187,7 @@ def test_a_fault_of_testbed_itself_is_never_taken_for_a_violated_rule(
     def fault(_name: str) -> None:
         raise ZeroDivisionError("who did that")
 
-    monkeypatch.setattr(run_command.nics, "get", fault)
+    monkeypatch.setattr(nic, "get", fault)
     said = testbed(*RUN, "--json")
     assert said.status == 3
     assert "ZeroDivisionError" in said.err
@@ -200,7 +201,7 @@ def test_an_error_of_the_operating_system_is_one_line(
     def fault(_name: str) -> None:
         raise FileNotFoundError(2, "No such file or directory", "/a/file")
 
-    monkeypatch.setattr(run_command.nics, "get", fault)
+    monkeypatch.setattr(nic, "get", fault)
     assert_one_line(testbed(*RUN), 3, "/a/file: No such file or directory")
 
 
@@ -208,7 +209,7 @@ def test_ctrl_c_is_status_130(testbed: CommandLine, monkeypatch: pytest.MonkeyPa
     def interrupt(_name: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_command.nics, "get", interrupt)
+    monkeypatch.setattr(nic, "get", interrupt)
     said = testbed(*RUN)
     assert (said.status, said.out, said.err.strip()) == (130, "", "testbed: interrupted")
 
@@ -234,8 +235,8 @@ def result_of(verdict: str, error: str | None = None) -> Result:
 def verdicts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
     """Let runs end as told, one after the other."""
     kernel = Kernel("debian:any", "7.3.0", "", tmp_path, tmp_path, tmp_path, None, "")
-    monkeypatch.setattr(run_command, "open_toolchain", lambda _kind: None)
-    monkeypatch.setattr(run_command, "resolve_aloud", lambda _spec, _toolchain: kernel)
+    monkeypatch.setattr(order, "open_toolchain", lambda _kind: None)
+    monkeypatch.setattr(order, "resolve", lambda _spec, _toolchain, _progress: kernel)
 
     def let(*names: str) -> None:
         ends = iter(Run(result_of(name, f"why {name}" if name != "fail" else None)) for name in names)

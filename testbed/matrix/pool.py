@@ -1,0 +1,89 @@
+"""Runs many orders, several guests at once; what a directory holds already is not run again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from testbed.cache import content_key
+from testbed.errors import TestbedError
+from testbed.order import Order
+from testbed.result import RESULT_NAME, Result, decode_result
+from testbed.run import run
+from testbed.run_directory import RunFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+
+__all__ = ["Done", "run_all"]
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an order.
+
+    :param result: nothing when it never came to a run; ``error`` says why.
+    :param status: the exit status that `testbed run` would have had.
+    :param directory: of its files, within that of the matrix.
+    """
+
+    order: Order
+    directory: str
+    result: Result | None = None
+    error: str = ""
+    status: int = 0
+    again: bool = False
+
+
+def run_all(orders: Sequence[Order], directory: Path, jobs: int, told: Callable[[Done], None]) -> list[Done]:
+    """Run all orders, ``jobs`` at once, and return what became of them in their order.
+
+    :param directory: gets a directory for each run; a run that is in there whole is taken as it is.
+    :param told: of each as it ends.
+    """
+    places = {place_of(order): order for order in orders}
+    found: dict[str, Done] = {}
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        futures = {pool.submit(_run_one, order, directory, place): place for place, order in places.items()}
+        try:
+            for future in as_completed(futures):
+                done = future.result()
+                found[futures[future]] = done
+                told(done)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    return [found[place] for place in places]
+
+
+def place_of(order: Order) -> str:
+    """Return the name of an order's directory: readable, and another for every order."""
+    words = [order.scenario, order.nic, order.kernel, order.clock or "", str(order.jitter or "")]
+    readable = "-".join(re.sub(r"[^\w.]+", "-", word).strip("-") for word in words if word)
+    return f"{readable[:100]}-{content_key(msgspec.json.encode(order).decode())[:8]}"
+
+
+def _run_one(order: Order, directory: Path, place: str) -> Done:
+    files = RunFiles(directory / place)
+    kept = files.path / RESULT_NAME
+    try:
+        if kept.exists():
+            result = decode_result(kept.read_bytes(), str(kept))
+            return Done(order=order, directory=place, result=result, status=result.exit_status(), again=True)
+        done = run(order.request())
+        files.path.mkdir(parents=True, exist_ok=True)
+        files.save(done)
+    except TestbedError as error:
+        return Done(order=order, directory=place, error=str(error), status=error.exit_status)
+    return Done(
+        order=order,
+        directory=place,
+        result=done.result,
+        error=done.result.error or "",
+        status=done.result.exit_status(),
+    )

@@ -1,0 +1,158 @@
+"""Products of runs: what a file or flags come to, how parts are cut, and how the runs are shown."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from test_report import REPAIRED, STOCK, printed, result_of
+
+from testbed.cli import matrix as command
+from testbed.errors import UsageError
+from testbed.matrix import Done, Product, orders, read_product, shard
+from testbed.matrix.pool import place_of, run_all
+from testbed.order import Order
+from testbed.report import matrix_junit, matrix_ktap, matrix_table
+from testbed.result import save_result
+from testbed.scenario import library
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def done(scenario: str = "ring-full", nic: str = "igb", **changes) -> Done:
+    return Done(**{"order": Order(scenario=scenario, nic=nic), "directory": "x", **changes})
+
+
+FAILED = done(result=result_of(STOCK), status=1)
+PASSED = done("rx-steady", result=result_of(REPAIRED))
+BROKEN = done("rx-steady", "e1000e", error="QEMU is gone", status=3)
+UNABLE = done(nic="e1000e", error="no zero copy", status=4)
+ALL = [FAILED, PASSED, BROKEN, UNABLE]
+
+
+def test_a_product_is_every_combination_and_the_library_by_default() -> None:
+    found = orders(Product(nics=("igb", "e1000e"), clocks=("virtual", "real"), seeds=(1, 2)))
+    assert len(found) == len(set(map(place_of, found))) == 2 * 2 * 2 * len(library())
+    assert {order.jitter for order in found} == {1, 2}
+
+
+def test_a_variant_goes_with_the_nics_of_its_driver_only() -> None:
+    found = orders(
+        Product(nics=("igb", "e1000e"), variants=("", "igb/ring-full-exit"), scenarios=("ring-full",))
+    )
+    assert [(order.nic, order.kernel) for order in found] == [
+        ("igb", ""),
+        ("igb", "@variant=igb/ring-full-exit"),
+        ("e1000e", ""),
+    ]
+    with pytest.raises(UsageError, match="nothing is left of the product"):
+        orders(Product(nics=("e1000e",), variants=("igb/ring-full-exit",)))
+
+
+@pytest.mark.parametrize(
+    "factor", [{"nics": ("x",)}, {"scenarios": ("x",)}, {"kernels": ("x",)}, {"variants": ("x/y",)}], ids=str
+)
+def test_unknown_names_are_told_before_anything_runs(factor: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(UsageError, match="x"):
+        orders(Product(**{"nics": ("igb",), **factor}))
+
+
+def test_shards_are_disjoint_and_all_of_it() -> None:
+    work = orders(Product(nics=("igb", "e1000e")))
+    parts = [shard(work, number, 5) for number in range(1, 6)]
+    assert sorted(place_of(order) for part in parts for order in part) == sorted(map(place_of, work))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_file_says_the_same_as_flags(tmp_path: Path) -> None:
+    file = tmp_path / "nightly.toml"
+    file.write_text('nics = ["igb"]\nkernels = ["", "debian:trixie"]\nseeds = [3]\n')
+    assert read_product(file) == Product(nics=("igb",), kernels=("", "debian:trixie"), seeds=(3,))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("nics = []", "nics"),
+        ("kernels = ['']", "nics"),
+        ("nics = ['igb']\nnic = 1", "nic"),
+        ("nics = ['igb']\nclocks = ['slow']", "clocks"),
+        ("nics = 'igb", "end of document"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=re.escape(told)) as raised:
+        read_product(file)
+    assert str(file) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "at least --nics"),
+        (["x.toml", "--nics", "igb"], "exclude each other"),
+        (["x.toml"], "cannot read x.toml"),
+        (["--nics", "igb", "--seeds", "a"], "seen 'a'"),
+        (["--nics", "igb", "--seeds", "5-1"], "at least one seed"),
+        (["--nics", "igb", "--clocks", "slow"], "seen 'slow'"),
+        (["--nics", "igb", "--shard", "6/5"], "like 2/5"),
+    ],
+)
+def test_wrong_flags_are_one_line(words: list[str], told: str) -> None:
+    result = CliRunner().invoke(command.command, words)
+    assert isinstance(result.exception, UsageError)
+    assert told in str(result.exception)
+
+
+def test_a_run_that_a_directory_holds_is_not_run_again(tmp_path: Path) -> None:
+    order = Order(scenario="ring-full", nic="igb")
+    place = tmp_path / place_of(order)
+    place.mkdir()
+    save_result(place, result_of(STOCK))
+    told: list[Done] = []
+    (kept,) = run_all([order], tmp_path, 1, told.append)
+    assert kept.again
+    assert kept.status == 1
+    assert told == [kept]
+
+
+def test_the_grid_has_a_place_for_each_run_and_counts_seeds() -> None:
+    text = printed(matrix_table(ALL))
+    assert re.search(r"ring-full +fail +unsupported", text)
+    assert "ring-full-exit" in text
+    assert re.search(r"rx-steady +pass +broken", text)
+    assert "1 pass, 2 fail" in printed(matrix_table([FAILED, FAILED, done(result=result_of(REPAIRED))]))
+
+
+def test_ktap_counts_what_never_ran_as_not_ok() -> None:
+    lines = list(matrix_ktap(ALL))
+    assert lines[:2] == ["KTAP version 1", "1..4"]
+    assert lines[-4:] == [
+        "# QEMU is gone",
+        "not ok 3 - rx-steady on e1000e",
+        "# no zero copy",
+        "ok 4 - ring-full on e1000e # SKIP unsupported",
+    ]
+
+
+def test_junit_has_a_case_for_each_run() -> None:
+    suite = ET.fromstring(matrix_junit(ALL))  # noqa: S314 - our own
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors"), suite.get("skipped")) == (
+        *("4", "1", "1", "1"),
+    )
+    (failure,) = suite.findall("testcase/failure")
+    assert failure.get("message") == "ring-full-exit"
+    assert failure.text
+    assert "1 of 1 polls" in failure.text
+
+
+def test_a_done_survives_json() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(FAILED), type=Done) == FAILED
