@@ -9,31 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from test_report import STOCK, result_of
 
-import testbed.bench as bench_module
-from testbed.bench import (
-    BOOT,
-    DIGESTS,
-    FIRST_RUN,
-    FULL,
-    PLAIN,
-    PROMPT,
-    QUICK,
-    RESTORE,
-    RUN,
-    SAVE,
-    TARGETS_S,
-    Bench,
-    MachineRecord,
-    Repetition,
-    describe_machine,
-    missed_targets,
-    plain_boot,
-    private_cache,
-    repetition,
-    run_words,
-    summarise,
-    whole_run,
-)
+import testbed.bench.host as host_module
+import testbed.bench.runs as runs_module
+from testbed.bench import FULL, QUICK, Bench, MachineRecord, Repetition
+from testbed.bench.boots import PROMPT, plain_boot
+from testbed.bench.host import describe_machine
+from testbed.bench.records import BOOT, DIGESTS, FIRST_RUN, LIBRARY, PLAIN, RESTORE, RUN, SAVE, TARGETS_S
+from testbed.bench.runs import private_cache, repetition, run_words, whole_run
+from testbed.bench.summary import missed_targets, summarise
 from testbed.cli import bench as command_module
 from testbed.cli import main
 from testbed.errors import BootError, BuildError, GuestLost, HostError
@@ -51,6 +34,7 @@ SECONDS = {
     RESTORE: [0.1, 0.2, 0.9],
     FIRST_RUN: [14.0],
     RUN: [3.5, 1.75, 4.5],
+    LIBRARY: [200.0],
 }
 WORDS = ["run", "ring-full", "--nic", "igb"]
 EQUAL = Repetition(what="ring-full", runs=20, digests=1, broken=0)
@@ -83,8 +67,8 @@ class PlayedToolchain:
         return "QEMU emulator version 11.1.3 (Debian)\nCopyright\n"
 
 
-def test_targets_are_those_of_the_issue() -> None:
-    assert TARGETS_S == {RESTORE: 0.3, RUN: 4.0, FIRST_RUN: 20.0}
+def test_targets_are_those_of_the_issues() -> None:
+    assert TARGETS_S == {RESTORE: 0.3, RUN: 4.0, FIRST_RUN: 20.0, LIBRARY: 240.0}
     assert DIGESTS == 1
     assert (FULL.repetitions, FULL.runs, QUICK.repetitions) == (20, 5, 3)
 
@@ -198,7 +182,7 @@ def test_a_whole_run_without_a_verdict_is_not_timed(
 def test_a_whole_run_that_never_ends_is_ended(
     played_testbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_module, "RUN_LIMIT_S", 1.0)
+    monkeypatch.setattr(runs_module, "RUN_LIMIT_S", 1.0)
     play(played_testbed, "exec sleep 60")
     with pytest.raises(BuildError, match="did not end within 1 s"):
         whole_run(WORDS, tmp_path)
@@ -220,7 +204,7 @@ def played_runs(monkeypatch: pytest.MonkeyPatch, *runs: tuple[str, str | None]) 
         error = None if digest else f"{verdict}, once"
         return Run(result_of(STOCK, verdict=verdict, trace=trace, error=error))
 
-    monkeypatch.setattr(bench_module, "run", run)
+    monkeypatch.setattr(runs_module, "run", run)
 
 
 def test_equal_runs_have_one_digest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,7 +220,7 @@ def test_another_digest_and_a_broken_run_are_counted(monkeypatch: pytest.MonkeyP
 
 
 def test_the_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench_module, "probe", lambda _toolchain: Accelerator("tcg", "no /dev/kvm"))
+    monkeypatch.setattr(host_module, "probe", lambda _toolchain: Accelerator("tcg", "no /dev/kvm"))
     machine = describe_machine(PlayedToolchain(""))
     assert machine.qemu == "11.1.3 (Debian)"
     assert machine.accelerator.startswith("tcg (no /dev/kvm)")

@@ -1,0 +1,60 @@
+"""From seconds to timings, and from timings to what was missed."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from testbed.bench.records import BOOT, FIRST_RUN, LIBRARY, PLAIN, RESTORE, RUN, SAVE, TARGETS_S, Timing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from testbed.bench.records import Repetition
+
+__all__ = ["missed_targets", "summarise"]
+
+_WHAT = {
+    PLAIN: "QEMU with the same kernel and busybox, from its start to the shell's prompt; no icount, no NIC",
+    BOOT: "QEMU's start to a ready agent, virtual time",
+    SAVE: "saving the ready guest",
+    RESTORE: "QEMU's start to a loaded guest",
+    FIRST_RUN: "the command `{}`, without a snapshot",
+    RUN: "the command `{}`, with a snapshot",
+    LIBRARY: "every scenario on igb and e1000e, two guests at once, snapshots included",
+}
+
+
+def summarise(seconds: dict[str, list[float]], words: Sequence[str]) -> list[Timing]:
+    """Return a timing for each name, in the order of the names; those of the plain boot must be among them.
+
+    :param words: the command that was timed as a whole.
+    """
+    plain = statistics.median(seconds[PLAIN])
+    return [
+        Timing(
+            name=name,
+            what=_WHAT[name].format(" ".join(("testbed", *words))),
+            seconds=[round(each, 3) for each in samples],
+            median_s=round(statistics.median(samples), 3),
+            ratio=round(statistics.median(samples) / plain, 3),
+            target_s=TARGETS_S.get(name),
+        )
+        for name, samples in seconds.items()
+    ]
+
+
+def missed_targets(timings: Sequence[Timing], repetitions: Sequence[Repetition]) -> list[str]:
+    """Return a sentence for each target that was not met."""
+    slow = [
+        f"{each.name} took {each.median_s:g} s, target {each.target_s:g} s"
+        for each in timings
+        if not each.met
+    ]
+    return slow + [_missed(each) for each in repetitions if not each.met]
+
+
+def _missed(repetition: Repetition) -> str:
+    if repetition.broken:
+        return f"{repetition.what}: {repetition.broken} of {repetition.runs} runs broken: {repetition.error}"
+    return f"{repetition.what}: {repetition.digests} different digests in {repetition.runs} runs, expected 1"
