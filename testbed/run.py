@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from testbed.errors import GuestLost, TestbedError, Unsupported
-from testbed.guest import conduct, is_saved, restored, runtime_directory, save
+from testbed.guest import conduct, is_saved, restored, runtime_directory, save, warm
 from testbed.preparation import blueprint_of, shape_of
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
 from testbed.rules import all_rules, judge, load_waivers
@@ -102,6 +102,8 @@ def run(request: Request) -> Run:
     watch = _Watch()
     try:
         _check_support(request)
+        if request.nic.model:
+            warm(request.nic.model)
         made = _blueprint(request, watch)
         program = compile_program(request.scenario)
         with runtime_directory() as directory:

@@ -8,6 +8,7 @@ from testbed.guest.qemu import Blueprint, Clock, Shape
 from testbed.guest.running import running
 from testbed.guest.runtime import runtime_directory
 from testbed.guest.snapshot import is_saved, restored, save
+from testbed.guest.spare import warm
 
 __all__ = [
     "Blueprint",
@@ -24,4 +25,5 @@ __all__ = [
     "running",
     "runtime_directory",
     "save",
+    "warm",
 ]

@@ -56,7 +56,8 @@ def restore_device(monitor: Monitor, model: DeviceModel, machine_state: Path) ->
     latch = _read_port(monitor, ADDRESS_PORT)
     *first, last = saved.config
     for offset, value in first:
-        _write_config(monitor, offset, value)
+        if value:  # what is 0 is so already
+            _write_config(monitor, offset, value)
     model.ask(RestoreTable())
     _write_config(monitor, *last)
     _write_port(monitor, ADDRESS_PORT, latch)

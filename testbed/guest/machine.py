@@ -16,11 +16,11 @@ from testbed.errors import GuestLost, HostError
 from testbed.guest.channel import Channel
 from testbed.guest.device_state import restore_device, save_device
 from testbed.guest.memory import GuestMemory
-from testbed.guest.model import DeviceModel
+from testbed.guest.model import STALL_LIMIT_S, DeviceModel
 from testbed.guest.monitor import Monitor
 from testbed.guest.qemu import GDB, NIC_ID, PACER, Descriptors, command_line
 from testbed.traffic.wire import Wire
-from testbed.vfio_user.control import Freeze, Plug, Run, Tell
+from testbed.vfio_user.control import Freeze, Ping, Plug, Run, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +35,7 @@ __all__ = ["Machine"]
 MIGRATION_LIMIT_S = 60.0
 WIRE_BUFFER_BYTES = 4 << 20  # for what the guest sends while we do not get to read; the kernel may grant less
 END_LIMIT_S = 10.0
+TOO_LATE = "timed out waiting for reply"  # QEMU of a device model; the device is useless from then on
 NO_SPACE = os.strerror(errno.ENOSPC)
 
 
@@ -110,6 +111,8 @@ class Machine:
         try:
             self.monitor = self._stack.enter_context(Monitor(monitor))
         except GuestLost as error:
+            if self.model:
+                self.model.ask(Ping())  # it may be the model that died first, and QEMU of that
             raise GuestLost(
                 f"QEMU did not start: {self.last_words() or error}", "run `testbed doctor`"
             ) from error
@@ -211,6 +214,10 @@ class Machine:
         """
         if self.model:
             self.model.ask(Freeze())
+            if TOO_LATE in self._messages.read_text(errors="replace"):
+                raise GuestLost(
+                    f"QEMU gave its device up: the model did not answer within {STALL_LIMIT_S:g} s"
+                )
 
     def resume(self) -> None:
         """Let the guest run on; right after :meth:`serve_debugger` that is left to the debugger."""

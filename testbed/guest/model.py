@@ -7,16 +7,14 @@ import mmap
 import os
 import select
 import socket
-import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from testbed.errors import GuestLost
+from testbed.guest.spare import take, warm
 from testbed.nic import GUEST_MAC
-from testbed.toolchain.host import mortal
 from testbed.vfio_user.control import Answer, Ping, Question, Start, encode, receive
 from testbed.vfio_user.events import ROW
 from testbed.vfio_user.recorder import HEADER, HEADER_BYTES
@@ -43,51 +41,36 @@ class DeviceModel:
     QEMU finds its socket through a descriptor of the directory: a path of any length, in any sandbox.
 
     :param name: the model, as :attr:`testbed.nic.Nic.model` names it.
-    :param directory: for its socket and its log; must exist and be ours alone.
+    :param directory: for its socket; must exist and be ours alone.
     :param wire: its end of the cable; stays the caller's.
     """
 
     def __init__(self, name: str, directory: Path, wire: socket.socket) -> None:
-        self._log = directory / "model.log"
         self._asking = threading.Lock()
         self._answers = msgspec.json.Decoder(Answer)
+        self._name = name
         self._stack = contextlib.ExitStack()
         try:
-            self._start(name, directory, wire)
+            self._start(directory, wire)
         except BaseException:
             self._stack.close()
             raise
 
-    def _start(self, name: str, directory: Path, wire: socket.socket) -> None:
-        enter = self._stack.enter_context
+    def _start(self, directory: Path, wire: socket.socket) -> None:
         self.directory_fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._stack.callback(os.close, self.directory_fd)
-        listener = enter(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        listener.bind(f"/proc/self/fd/{self.directory_fd}/{MODEL_SOCKET}")
-        listener.listen(1)
-        self._control, theirs = (enter(end) for end in socket.socketpair())
         self.events_fd = os.memfd_create("device-events", os.MFD_CLOEXEC)
         self._stack.callback(os.close, self.events_fd)
         os.ftruncate(self.events_fd, EVENT_BYTES)
-        channels = {
-            "--listener": listener.fileno(),
-            "--control": theirs.fileno(),
-            "--wire": wire.fileno(),
-            "--events": self.events_fd,
-        }
-        options = [str(word) for pair in channels.items() for word in pair]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                mortal([sys.executable, "-P", "-m", "testbed.vfio_user", name, *options, "--mac", GUEST_MAC]),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=list(channels.values()),
-                start_new_session=True,
-            )
-        self._stack.callback(self._end_process)
-        theirs.close()
-        listener.close()
+        self._process = self._stack.enter_context(contextlib.closing(take(self._name)))
+        self._control = self._process.control
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(f"/proc/self/fd/{self.directory_fd}/{MODEL_SOCKET}")
+            listener.listen(1)
+            try:
+                self._process.begin(GUEST_MAC, [listener.fileno(), wire.fileno(), self.events_fd])
+            except OSError:
+                raise self._died() from None
 
     def __enter__(self) -> Self:
         return self
@@ -129,6 +112,7 @@ class DeviceModel:
 
     def watch(self, lost: Callable[[str], None]) -> None:
         """From now on, look after the model in a thread, and say once how it was lost."""
+        warm(self._name, again=True)
         stop = os.eventfd(0, os.EFD_CLOEXEC)
         thread = threading.Thread(target=self._watch, args=(stop, lost), name="device-model", daemon=True)
         thread.start()
@@ -166,18 +150,7 @@ class DeviceModel:
         except TimeoutError:
             raise GuestLost(f"the device model did not answer within {limit_s:g} s") from None
         except (EOFError, OSError):
-            raise GuestLost(f"the device model died: {self._last_words()}") from None
+            raise self._died() from None
 
-    def _last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
-        if lines:
-            return lines[-1]
-        try:
-            status = self._process.wait(END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            return "it closed its control channel"
-        return f"status {status}" if status >= 0 else f"signal {-status}"
-
-    def _end_process(self) -> None:
-        self._process.kill()  # what it knows is ours or QEMU's
-        self._process.wait(END_LIMIT_S)
+    def _died(self) -> GuestLost:
+        return GuestLost(f"the device model died: {self._process.last_words()}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 if TYPE_CHECKING:
-    import socket
+    from collections.abc import Sequence
 
 __all__ = [
     "Advance",
@@ -23,6 +24,8 @@ __all__ = [
     "Save",
     "Start",
     "Tell",
+    "await_beginning",
+    "begin",
     "encode",
     "receive",
 ]
@@ -107,6 +110,32 @@ def encode(message: Question | Answer) -> bytes:
     """Return a message as it goes over the socket."""
     body = msgspec.json.encode(message)
     return LENGTH.pack(len(body)) + body
+
+
+class _Beginning(msgspec.Struct):
+    """The first message: what the process is for. Descriptors come with it, see :func:`begin`."""
+
+    mac: str
+
+
+def begin(sock: socket.socket, mac: str, fds: Sequence[int]) -> None:
+    """Send a process that waits for it what it needs to serve.
+
+    :param fds: a listening socket, the wire, memory for events.
+    """
+    socket.send_fds(sock, [msgspec.json.encode(_Beginning(mac))], fds)
+
+
+def await_beginning(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Return the MAC address and the descriptors that :func:`begin` sent.
+
+    :raise EOFError: the other side is gone.
+    """
+    data, fds, _, _ = socket.recv_fds(sock, 1024, 3)
+    if not data:
+        raise EOFError("the other side closed")
+    mac = msgspec.json.decode(data, type=_Beginning).mac
+    return bytes.fromhex(mac.replace(":", "")), fds
 
 
 def receive(sock: socket.socket) -> bytes:

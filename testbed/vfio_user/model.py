@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed.errors import HostError
 from testbed.vfio_user.device import Device
 
 if TYPE_CHECKING:
@@ -30,15 +31,18 @@ def find_model(name: str) -> type[Device]:
 
 
 def model_sources(name: str) -> list[Path]:
-    """Return the files that decide what a saved device of this model means: its own, and the server's."""
+    """Return the files that decide what a saved device of this model means: its own, and the server's.
+
+    :raise HostError: there are none.
+    """
     place = name.rpartition(":")[0]
     if place.endswith(".py"):
-        own = [Path(place)]
+        own = [Path(place)] if Path(place).exists() else []
     else:
         spec = importlib.util.find_spec(place)
-        if spec is None or spec.origin is None:
-            raise ImportError(f"there is no module {place}")
-        own = list(Path(spec.origin).parent.glob("*.py"))
+        own = list(Path(spec.origin).parent.glob("*.py")) if spec and spec.origin else []
+    if not own:
+        raise HostError(f"there is no device model {name}", "correct the NIC that names it")
     return sorted({*own, *Path(__file__).parent.glob("*.py")})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import time
@@ -99,3 +100,13 @@ def test_the_model_ends_with_its_guest(toolchain: Toolchain) -> None:
         assert model is not None
         assert Path(f"/proc/{model.pid}").exists()
     assert not Path(f"/proc/{model.pid}").exists()
+
+
+def test_a_model_that_cannot_begin_says_why(toolchain: Toolchain) -> None:
+    broken = dataclasses.replace(RTL8139, model=f"{EXAMPLE}:Rtl8138")
+    said = "Rtl8138 is no device model: expected a class derived from testbed.vfio_user.Device"
+    with (
+        pytest.raises(GuestLost, match=said),
+        ready_guest(toolchain, resolve(), broken, shape_of(toolchain, "real")),
+    ):
+        pass
