@@ -20,7 +20,7 @@ from testbed.kernel import known_variants, resolve, with_variants
 from testbed.result import decode_result, save_result
 from testbed.rules import all_rules
 from testbed.run import Request, run
-from testbed.scenario import canonical_json, library, load, required
+from testbed.scenario import canonical_json, fitted, library, load, required
 from testbed.toolchain import open_toolchain
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def _catch_by(rule: str, variant: Variant, control: str, task: Task) -> Catch:
 def _scenarios(rule: str, on: Nic, kernel: str) -> Iterator[str]:
     """Yield the scenarios this NIC can run, those first that are there to exercise the rule."""
     release = resolve(kernel).version
-    found = [load(entry.name) for entry in library()]
+    found = [fitted(load(entry.name), on.capabilities(release)) for entry in library()]
     able = [each for each in found if not on.missing(frozenset(map(str, required(each))), release)]
     yield from (each.name for each in sorted(able, key=lambda each: rule not in each.must_exercise))
 

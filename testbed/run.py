@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +16,7 @@ from testbed.guest import conduct, is_saved, restored, runtime_directory, save, 
 from testbed.preparation import blueprint_of, shape_of
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
 from testbed.rules import all_rules, judge, load_waivers
-from testbed.scenario import compile_program, device_steps, required
+from testbed.scenario import compile_program, device_steps, fitted, required
 from testbed.scenario.program import StepKind
 from testbed.scenario.steps import Inject, Link
 from testbed.trace import Trace, count, decode_events, sequence_digest, with_device_rows, with_splat_rows
@@ -101,7 +101,7 @@ def run(request: Request) -> Run:
     """
     watch = _Watch()
     try:
-        _check_support(request)
+        request = _supported(request)
         if request.nic.model:
             warm(request.nic.model)
         made = _blueprint(request, watch)
@@ -130,13 +130,20 @@ def check_commands(nic: Nic, scenario: Scenario) -> None:
         nic.check_command(step.command, step.arguments)
 
 
-def _check_support(request: Request) -> None:
+def _supported(request: Request) -> Request:
+    """Return the request with the scenario as this NIC and kernel can run it.
+
+    :raise Unsupported: they cannot.
+    """
     check_commands(request.nic, request.scenario)
+    scenario = fitted(request.scenario, request.nic.capabilities(request.kernel.version))
+    request = replace(request, scenario=scenario)
     needed = frozenset(str(capability) for capability in required(request.scenario))
     missing = request.nic.missing(needed, request.kernel.version)
     if missing:
         name, release = request.scenario.name, request.kernel.release
         raise Unsupported(f"{request.nic.name} on {release} cannot run {name}: {'; '.join(missing)}")
+    return request
 
 
 def _blueprint(request: Request, watch: _Watch) -> Blueprint:

@@ -18,6 +18,7 @@ unsigned int interface_index(void);
 void interface_mac(__u8 mac[6]);
 void interface_driver(char *name, size_t bytes);
 int interface_up(void);
+int interface_set_up(bool up);
 int interface_wait_for_carrier(void);
 int interface_set_rings(__u32 rx, __u32 tx);
 int interface_set(enum tb_setting setting, __u64 value);

@@ -63,17 +63,22 @@ static int set_address(unsigned long code, const char *text)
 	return request(code, &ifr);
 }
 
-int interface_up(void)
+int interface_set_up(bool up)
 {
 	struct ifreq ifr = { 0 };
+	int error = request(SIOCGIFFLAGS, &ifr);
+
+	ifr.ifr_flags = up ? ifr.ifr_flags | IFF_UP : ifr.ifr_flags & ~IFF_UP;
+	return error ? error : request(SIOCSIFFLAGS, &ifr);
+}
+
+int interface_up(void)
+{
 	int error = set_address(SIOCSIFADDR, ADDRESS);
 
 	if (!error)
 		error = set_address(SIOCSIFNETMASK, NETMASK);
-	if (!error)
-		error = request(SIOCGIFFLAGS, &ifr);
-	ifr.ifr_flags |= IFF_UP;
-	return error ? error : request(SIOCSIFFLAGS, &ifr);
+	return error ? error : interface_set_up(true);
 }
 
 static FILE *open_sysfs(const char *name, const char *mode)

@@ -118,6 +118,7 @@ enum tb_step_kind {
 	TB_STEP_STACK_SEND = 21, /* count; a: frame bytes; numbered frames through the stack (AF_PACKET) */
 	TB_STEP_LOG_LINE = 22,	/* a, b, c: up to 24 bytes of text for the kernel log */
 	TB_STEP_CPUS = 23,	/* a: the CPU of the agent, b: the CPU of the NIC's interrupts */
+	TB_STEP_INTERFACE = 24,	/* a: 1 up, 0 down */
 	TB_STEP_FILE = 32,	/* count: bytes of the payload; a, b, c: path; queue: 1 to append to what is there */
 	TB_STEP_EXEC = 33,	/* run what TB_ARGUMENTS_PATH says; a: 1 on the terminal, 0 with its output as messages */
 };

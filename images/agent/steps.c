@@ -156,6 +156,13 @@ static int step_cpus(const struct tb_step *step)
 	return settled(0);
 }
 
+static int step_interface(const struct tb_step *step)
+{
+	const int error = interface_set_up(step->a);
+
+	return step->a ? settled(error) : error;
+}
+
 static int step_exec(const struct tb_step *step)
 {
 	return exec_run(step->a);
@@ -185,6 +192,7 @@ static step_function *const functions[] = {
 	[TB_STEP_STACK_SEND] = step_stack_send,
 	[TB_STEP_LOG_LINE] = step_log_line,
 	[TB_STEP_CPUS] = step_cpus,
+	[TB_STEP_INTERFACE] = step_interface,
 	[TB_STEP_FILE] = exec_store,
 	[TB_STEP_EXEC] = step_exec,
 };

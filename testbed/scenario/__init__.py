@@ -7,7 +7,7 @@ needs of NIC, driver and kernel.
 from __future__ import annotations
 
 from testbed.scenario.check import check_rules
-from testbed.scenario.compile import Capability, Program, compile_program, required
+from testbed.scenario.compile import Capability, Program, compile_program, fitted, required
 from testbed.scenario.jitter import jittered
 from testbed.scenario.model import Scenario, canonical_json
 from testbed.scenario.settings import SettingRow, Settings, settings_table
@@ -26,6 +26,7 @@ __all__ = [
     "check_rules",
     "compile_program",
     "device_steps",
+    "fitted",
     "from_json",
     "jittered",
     "library",

@@ -9,7 +9,7 @@ import msgspec
 
 from testbed.errors import UsageError
 from testbed.scenario.fields import Field, fields_of
-from testbed.scenario.model import Scenario
+from testbed.scenario.model import Otherwise, Scenario
 from testbed.scenario.program import MAX_STEPS
 from testbed.scenario.settings import Settings
 from testbed.scenario.steps import (
@@ -81,11 +81,13 @@ def check_rules(
     :param known: the ids of all rules.
     :raise UsageError: one does not.
     """
-    for index, rule in enumerate(scenario.must_exercise):
-        if rule not in known:
-            listed = ", ".join(sorted(known))
-            fault = Fault(f"$.must_exercise[{index}]", "the id of a rule", repr(rule), f"rules are {listed}")
-            raise tell(fault) if tell else fault.error(f"scenario {scenario.name}")
+    other = scenario.otherwise.must_exercise if scenario.otherwise else None
+    for place, rules in (("$", scenario.must_exercise), ("$.otherwise", other or ())):
+        for index, rule in enumerate(rules):
+            if rule not in known:
+                remedy = f"rules are {', '.join(sorted(known))}"
+                fault = Fault(f"{place}.must_exercise[{index}]", "the id of a rule", repr(rule), remedy)
+                raise tell(fault) if tell else fault.error(f"scenario {scenario.name}")
 
 
 # What msgspec refused
@@ -131,6 +133,8 @@ def _fields_at(path: str, data: object) -> dict[str, Field]:
         return fields_of(Scenario)
     if path == "$.settings":
         return fields_of(Settings)
+    if path == "$.otherwise":
+        return fields_of(Otherwise)
     owner = _at(path, data)
     word = owner.get("step") if isinstance(owner, dict) else None
     return fields_of(STEPS[word]) if isinstance(word, str) and word in STEPS else {}
@@ -152,6 +156,7 @@ def _shown(value: object) -> str:
 
 def _faults(scenario: Scenario) -> Iterator[Fault]:
     yield from _setting_faults(scenario.settings)
+    yield from _otherwise_faults(scenario)
     yield from _step_faults(scenario)
     yield from _total_faults(totals(scenario))
     yield from _barrier_faults(scenario)
@@ -192,6 +197,17 @@ def _setting_faults(settings: Settings) -> Iterator[Fault]:
         remedy = "write verdict: pass, drop or tx, or give the scenario a socket (mode: zerocopy or copy)"
         expected = "a verdict that needs no socket, because mode is none"
         yield Fault("$.settings.verdict", expected, "redirect", remedy)
+
+
+def _otherwise_faults(scenario: Scenario) -> Iterator[Fault]:
+    if scenario.otherwise is None:
+        return
+    lesser = scenario.otherwise.settings(scenario.settings)
+    if lesser == scenario.settings:
+        expected, seen = "a mode or xdp_mode that the settings do not have", "none"
+        yield Fault("$.otherwise", expected, seen, "write mode: copy or xdp_mode: generic, or remove it")
+    for fault in _setting_faults(lesser):
+        yield fault._replace(path=fault.path.replace("$.settings", "$.otherwise"))
 
 
 def _step_faults(scenario: Scenario) -> Iterator[Fault]:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from testbed.scenario.program import STEP, BindFlags, StepKind, Verdict, XdpMode
@@ -13,12 +14,14 @@ from testbed.scenario.steps import HostStep, Inject, Record
 from testbed.scenario.unroll import unroll
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from numpy.typing import NDArray
 
     from testbed.scenario.model import Scenario
     from testbed.scenario.settings import Settings
 
-__all__ = ["Capability", "Program", "compile_program", "required"]
+__all__ = ["Capability", "Program", "compile_program", "fitted", "required"]
 
 
 _FROM_SETTINGS = {StepKind.UMEM, StepKind.XDP_ATTACH, StepKind.BIND}  # wherever they stand in a program
@@ -69,6 +72,24 @@ def required(scenario: Scenario) -> frozenset[Capability]:
     }
     sockets = {"zerocopy": {Capability.ZERO_COPY}, "copy": {Capability.COPY}, "none": set[Capability]()}
     return frozenset(programs[settings.xdp_mode] | sockets[settings.mode])
+
+
+def fitted(scenario: Scenario, can: Collection[str]) -> Scenario:
+    """Return the scenario as it runs where only this can be done: by its ``otherwise`` where that helps,
+    and by no more of it than must be.
+
+    :param can: capabilities of NIC, driver and kernel.
+    """
+    other = scenario.otherwise
+    if other is None or required(scenario) <= set(can):
+        return scenario
+    rules = scenario.must_exercise if other.must_exercise is None else other.must_exercise
+    for part in (msgspec.structs.replace(other, xdp_mode=None), other):
+        settings = part.settings(scenario.settings)
+        lesser = msgspec.structs.replace(scenario, settings=settings, must_exercise=rules, otherwise=None)
+        if required(lesser) <= set(can):
+            return lesser
+    return scenario
 
 
 def compile_program(scenario: Scenario) -> Program:

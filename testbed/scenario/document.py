@@ -219,6 +219,8 @@ def write(data: dict[str, Any]) -> str:
         top["settings"] = CommentedMap(data["settings"])
     if "must_exercise" in data:
         top["must_exercise"] = _flow(CommentedSeq(data["must_exercise"]))
+    if "otherwise" in data:
+        top["otherwise"] = _flow(CommentedMap(data["otherwise"]))
     top["steps"] = CommentedSeq(_short(step) for step in data["steps"])
     yaml = YAML(typ="rt", pure=True)
     yaml.width = WIDE

@@ -44,6 +44,7 @@ class StepKind(enum.IntEnum):
     STACK_SEND = 21  # count; a: frame bytes
     LOG_LINE = 22  # a, b, c: up to 24 bytes of text
     CPUS = 23  # a: the CPU of the agent, b: the CPU of the NIC's interrupts
+    INTERFACE = 24  # a: 1 up, 0 down
     FILE = 32  # count: bytes of the mailbox's payload; a, b, c: path; queue: 1 to append
     EXEC = 33  # a: 1 on the terminal, 0 with its output as messages
 

@@ -285,6 +285,17 @@ class Mtu(Step, frozen=True, tag="mtu"):
         return (Record(StepKind.MTU, a=self.bytes),)
 
 
+class Interface(Step, frozen=True, tag="interface"):
+    """Take the interface down, or bring it up and wait for its carrier."""
+
+    bare: ClassVar[str] = "state"
+    state: Annotated[Literal["up", "down"], Meta(description="of the interface")]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one INTERFACE."""
+        return (Record(StepKind.INTERFACE, a=int(self.state == "up")),)
+
+
 class Coalesce(Step, frozen=True, tag="coalesce"):
     """Change the NIC's interrupt moderation."""
 
@@ -364,6 +375,7 @@ AnyStep: TypeAlias = (
     | Unbind
     | RingSize
     | Mtu
+    | Interface
     | Coalesce
     | Threaded
     | StackSend

@@ -137,6 +137,8 @@ def apply_settings(scenario: Scenario, overrides: Mapping[str, str]) -> Scenario
             raise UsageError(message, f"settings are {listed}")
         settings[name] = _value(text)
     data = {**msgspec.to_builtins(scenario), "settings": settings}
+    if overrides.keys() & {"mode", "xdp_mode"}:
+        data["otherwise"] = None  # who asks for a mode gets that one or none
     origin = " ".join(f"--set {name}={text}" for name, text in overrides.items()) or scenario.name
     return checked(data, lambda fault: fault.error(origin))
 

@@ -37,6 +37,7 @@ RECONFIGURING = (
     StepKind.BIND,
     StepKind.UNBIND,
     StepKind.MTU,
+    StepKind.INTERFACE,
     StepKind.COALESCE,
 )
 FRAME_KINDS = (Kind.REDIRECT, Kind.XDP_EXCEPTION, Kind.VERDICT, Kind.FLUSH)

@@ -31,6 +31,7 @@ WRONG = [
     ("name: x\nmust_exercise: a\nsteps: [tx_kick]", "f.yaml:2: must_exercise: expected a list, seen 'a'"),
     ("name: x\nmust_exercise: [3]\nsteps: [tx_kick]", "f.yaml:2: must_exercise[0]: expected a member of"),
     # steps
+    (HEAD + "- interface: off", "f.yaml:3: steps[0].interface: expected down or up, seen 'off'"),
     (HEAD + "- injct: 3", "f.yaml:3: steps[0]: expected a step, seen 'injct'; steps are inject,"),
     (HEAD + "- 3", "f.yaml:3: steps[0]: expected a step, seen '3'"),
     (HEAD + "- [a]", "f.yaml:3: steps[0]: expected one step, such as rx_drain: all, seen a list"),
