@@ -134,11 +134,18 @@ def irq_rate(trace: Trace) -> Finding:
 
 
 def _interrupts(trace: Trace, burst: Burst) -> Rows:
-    """Return the interrupts of the burst's NAPI that came while it waited, and the one that began it."""
+    """Return the interrupts of the burst's NAPI that came while it waited, and the one that began it.
+
+    A vector is the NAPI's when one of its interrupts scheduled it. A completion that returns false schedules too, and
+    which interrupt came just before it says nothing.
+    """
     irqs = trace.rows(Kind.IRQ)
     scheduled = trace.rows(Kind.SCHEDULE, subject=burst.napi)
     events = trace.events
-    near = scheduled[scheduled > 0]
+    others = np.append(np.flatnonzero(trace.kind != Kind.IRQ), 0)
+    after = others[np.searchsorted(others[:-1], scheduled, side="right")]
+    completing = (trace.kind[after] == Kind.COMPLETE) & (events["b"][after] == 0)
+    near = scheduled[(scheduled > 0) & ~completing]
     near = near[(trace.kind[near - 1] == Kind.IRQ) & (events["cpu"][near - 1] == events["cpu"][near])]
     irqs = irqs[np.isin(events["subject"][irqs], events["subject"][near - 1])]
     begin = irqs[irqs < burst.frames[0]][-1:]

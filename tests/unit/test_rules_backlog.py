@@ -237,6 +237,13 @@ def test_interrupts_of_other_vectors_and_outside_the_burst_do_not_count() -> Non
     assert outcome("irq-rate", trace).observed == 2
 
 
+def test_a_vector_that_comes_just_before_a_completion_schedules_again_is_no_vector_of_the_napi() -> None:
+    other = times(20, irq(31))
+    missed = irq(31) + schedule() + complete(32, returned=False)
+    trace = burst(woken(), stack_poll(0, 64), other, handed(64, 31), missed, stack_poll(95, 1))
+    assert outcome("irq-rate", trace).observed == 1
+
+
 def test_small_bursts_are_low_load() -> None:
     assert outcome("irq-rate", burst(nibbled(1, 63), count=63)).outcome == "not-exercised"
     assert outcome("irq-rate", burst(nibbled(1, 64), count=64)).outcome == "violated"
