@@ -40,6 +40,7 @@ __u32 channel_payload_bytes(void);
 void channel_stop_machine(void);
 void channel_stop_ready(void);
 void channel_barrier(const struct tb_barrier *barrier, bool frames);
+void channel_device_barrier(void);
 _Noreturn void channel_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* clock.c: the program's clock, in nanoseconds of CLOCK_MONOTONIC */
@@ -57,12 +58,17 @@ void clock_align(__u64 time_ns);
 /* memory.c: where a range of our memory lies in the guest's */
 void memory_addresses(const void *start, __u32 pages, __u64 *addresses);
 
+/* device.c: a device model that lives in the guest's time */
+bool device_follows(void);
+void device_serve_until(__u64 time_ns);
+
 /* trace.c: the observer and the one table of events */
 void trace_load(void);
 void trace_start(void);
 void trace_stop(void);
 const struct tb_event *trace_events(void);
 const struct tb_position *trace_position(void);
+void trace_tell_time(__u64 now_ns);
 __u32 trace_capacity(void);
 void trace_record(enum tb_event_kind kind, __u32 subject, __s32 a, __s32 b, __u64 c);
 __u64 trace_last_irq_ns(void);

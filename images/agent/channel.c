@@ -134,6 +134,7 @@ static bool stop_at(__u64 expiry_ns, bool last)
 	if (timerfd_settime(alarm_timer, TFD_TIMER_ABSTIME, &alarm, NULL))
 		channel_fail("the timer of stops cannot be set: %s", strerror(errno));
 	clock_spin_until(expiry_ns - STOP_AHEAD_NS);
+	trace_tell_time(expiry_ns);
 	late = !last && clock_now_ns() > expiry_ns - STOP_AHEAD_NS / 2;
 	if (!late)
 		channel_stop_machine();
@@ -144,20 +145,23 @@ static bool stop_at(__u64 expiry_ns, bool last)
 	return !late;
 }
 
+static void stop_soon(void)
+{
+	int left = STOP_TRIES;
+
+	while (!stop_at(clock_program_ns() + ALARM_AHEAD_NS, --left == 0))
+		;
+}
+
 /* Stop before the first program; what is saved here must not depend on that race either. */
 void channel_stop_ready(void)
 {
-	__u64 expiry;
-	int left = STOP_TRIES;
-
 	clock_start();
 	if (clock_is_real()) {
 		channel_stop_machine();
 		return;
 	}
-	do
-		expiry = clock_program_ns() + ALARM_AHEAD_NS;
-	while (!stop_at(expiry, --left == 0));
+	stop_soon();
 }
 
 /*
@@ -186,6 +190,10 @@ void channel_barrier(const struct tb_barrier *barrier, bool frames)
 		channel_stop_machine();
 		return;
 	}
+	if (device_follows()) { /* no timer of QEMU's, and no pacer */
+		stop_soon();
+		return;
+	}
 	do {
 		expiry = quiet_ns();
 		phase = (expiry - ticks_from_ns) % TICK_NS;
@@ -196,6 +204,15 @@ void channel_barrier(const struct tb_barrier *barrier, bool frames)
 	} while (!stop_at(expiry, --left == 0));
 	if (frames && !ticks_from_ns)
 		ticks_from_ns = expiry;
+}
+
+/* Stop for the device model alone. */
+void channel_device_barrier(void)
+{
+	const struct tb_barrier barrier = { .step = TB_ALL, .action = TB_ACTION_DEVICE };
+
+	channel_send(TB_BARRIER, &barrier, 1, sizeof(barrier));
+	stop_soon();
 }
 
 void channel_fail(const char *format, ...)

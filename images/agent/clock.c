@@ -101,7 +101,11 @@ void clock_align(__u64 time_ns)
 
 void clock_sleep_ns(__u64 duration_ns)
 {
+	__u64 end;
+
 	if (program_ns + duration_ns < clock_now_ns())
 		clock_program_ns();
-	clock_align(program_ns + duration_ns);
+	end = program_ns + duration_ns;
+	device_serve_until(end);
+	clock_align(end);
 }

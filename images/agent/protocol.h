@@ -63,16 +63,24 @@ struct tb_ready {
 	char release[64];
 };
 
-/* How far the table of events is written; more rows than the table has are lost. */
+/*
+ * How far the table of events is written; more rows than the table has are lost. What follows is for a device model that
+ * lives in the guest's time: the guest says what time it is, the model when it wants the machine stopped to act.
+ */
 struct tb_position {
 	__u32 head;
 	__u32 lost;
+	__u64 now_ns; /* CLOCK_MONOTONIC, of the last event or stop */
+	__u64 due_ns; /* the model's: 0, or the earliest time at which the machine is to be stopped for it */
+	__u64 follows; /* the host's: 1 when there is such a model */
 };
 
 struct tb_barrier {
 	__u32 step;
-	__u32 action;
+	__u32 action; /* of the program; TB_ACTION_DEVICE: none, but the device model is to act */
 };
+
+#define TB_ACTION_DEVICE 0xffffffffu
 
 struct tb_end {
 	__u32 steps_done;

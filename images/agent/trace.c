@@ -68,6 +68,12 @@ void trace_load(void)
 	observer->bss->control.ifindex = interface_index();
 }
 
+/* To a device model, which reads it where it lies. */
+void trace_tell_time(__u64 now_ns)
+{
+	__atomic_store_n(&observer->bss->control.position.now_ns, now_ns, __ATOMIC_SEQ_CST);
+}
+
 void trace_start(void)
 {
 	observer->bss->control.position.head = 0;
@@ -93,14 +99,16 @@ const struct tb_position *trace_position(void)
 
 void trace_record(enum tb_event_kind kind, __u32 subject, __s32 a, __s32 b, __u64 c)
 {
-	__u32 row = __atomic_fetch_add(&observer->bss->control.position.head, 1, __ATOMIC_SEQ_CST);
+	const __u32 row = __atomic_fetch_add(&observer->bss->control.position.head, 1, __ATOMIC_SEQ_CST);
+	const __u64 now = clock_now_ns();
 
 	if (row >= trace_capacity()) {
 		__atomic_fetch_add(&observer->bss->control.position.lost, 1, __ATOMIC_SEQ_CST);
 		return;
 	}
+	trace_tell_time(now);
 	events[row] = (struct tb_event){
-		.time_ns = clock_now_ns(),
+		.time_ns = now,
 		.kind = kind,
 		.cpu = sched_getcpu(),
 		.subject = subject,

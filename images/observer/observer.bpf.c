@@ -54,7 +54,7 @@ static __always_inline void record(__u16 kind, __u32 subject, __s32 a, __s32 b, 
 		__sync_fetch_and_add(&control.position.lost, 1);
 		return;
 	}
-	event->time_ns = bpf_ktime_get_ns();
+	event->time_ns = control.position.now_ns = bpf_ktime_get_ns();
 	event->kind = kind;
 	event->cpu = bpf_get_smp_processor_id();
 	event->flags = 0;

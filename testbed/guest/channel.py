@@ -25,6 +25,7 @@ __all__ = ["Barrier", "Channel", "End", "Exited", "Message", "MessageType", "Rea
 
 MAGIC = 0x44454254
 VERSION = 1
+ACTION_DEVICE = 0xFFFFFFFF  # TB_ACTION_DEVICE
 HEADER = struct.Struct("<IHHII")
 MAX_MESSAGE_BYTES = 1 << 20
 
@@ -110,6 +111,11 @@ class Barrier:
     action: int
 
     LAYOUT = struct.Struct("<II")
+
+    @property
+    def for_device(self) -> bool:
+        """Whether the host has nothing to do itself: the device model is to act."""
+        return self.action == ACTION_DEVICE
 
     @classmethod
     def of(cls, message: Message) -> Self:

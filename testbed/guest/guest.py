@@ -99,6 +99,7 @@ class Guest:
         machine.memory.write_pages(self.shared.mailbox, program_message(steps, count))
         if machine.model:
             machine.model.start_events(self.shared.position)
+            machine.follow(self.shared.position)
         while True:
             machine.resume()
             death = _run_until_stop(machine, deadline)
@@ -109,7 +110,10 @@ class Guest:
                 return self._outcome(End.of(message))
             if message.type is not MessageType.BARRIER:
                 return self._outcome(None, str(message))
-            act(Barrier.of(message))
+            barrier = Barrier.of(message)
+            if not barrier.for_device:
+                act(barrier)
+            machine.catch_up()
 
     def _outcome(self, end: End | None, death: str = "") -> Outcome:
         memory = self.machine.memory

@@ -20,7 +20,8 @@ from testbed.guest.model import STALL_LIMIT_S, DeviceModel
 from testbed.guest.monitor import Monitor
 from testbed.guest.qemu import GDB, NIC_ID, PACER, Descriptors, command_line
 from testbed.traffic.wire import Wire
-from testbed.vfio_user.control import Freeze, Ping, Plug, Run, Tell
+from testbed.vfio_user.control import CatchUp, Follow, Freeze, Ping, Plug, Run, Tell
+from testbed.vfio_user.follower import FOLLOWS_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,6 +121,7 @@ class Machine:
         self.wire = self._stack.enter_context(Wire(wire, pcap))
         self._keeps_pacer = blueprint.shape.clock == "virtual"
         self._paced = False
+        self._followed = False
         if state:
             self._migrate("migrate-incoming", state)
         if self.model:
@@ -206,6 +208,27 @@ class Machine:
         if not self.model:
             raise GuestLost(f"expected a NIC with a device model for '{word}', seen QEMU's own")
         self.model.ask(Tell(msgspec.Raw(msgspec.json.encode({"command": word, **arguments}))))
+
+    def follow(self, position: int) -> None:
+        """In virtual time, let the device model of the stopped machine live in the guest's time.
+
+        :param position: physical address of struct tb_position.
+        :raise GuestLost: the model is gone.
+        """
+        self._followed = bool(self.model) and self._keeps_pacer
+        if self.model and self._followed:
+            self.memory.write_pages([position + FOLLOWS_OFFSET], (1).to_bytes(8, "little"))
+            self.model.ask(Follow(position))
+
+    def catch_up(self) -> None:
+        """Let such a model do what is due, with the machine stopped; when this returns QEMU has its interrupts.
+
+        :raise GuestLost: the model is gone.
+        """
+        if self.model and self._followed:
+            self.model.ask(CatchUp())
+            for _ in range(2):  # QEMU's main loop reads eventfds and monitor in no order that we know
+                self.monitor.execute("query-status")
 
     def hold(self) -> None:
         """See that the device stands still too, now that the machine has stopped.

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Advance",
     "Answer",
+    "CatchUp",
+    "Follow",
     "Freeze",
     "Load",
     "Ping",
@@ -76,6 +78,18 @@ class Advance(_Question, frozen=True, tag="advance"):
     by_ns: int
 
 
+class Follow(_Question, frozen=True, tag="follow"):
+    """Live in the guest's time from now on, frozen as you are: act when the guest accesses you and when told to catch
+    up; send interrupts only then. ``position`` is the physical address of its struct tb_position.
+    """
+
+    position: int
+
+
+class CatchUp(_Question, frozen=True, tag="catch_up"):
+    """Following, do all that is due by now; the guest stands still."""
+
+
 class Plug(_Question, frozen=True, tag="plug"):
     """Put the cable in, or pull it."""
 
@@ -88,7 +102,9 @@ class Tell(_Question, frozen=True, tag="tell"):
     command: msgspec.Raw
 
 
-Question: TypeAlias = Ping | Save | Load | RestoreTable | Start | Freeze | Run | Advance | Plug | Tell
+Question: TypeAlias = (
+    Ping | Save | Load | RestoreTable | Start | Freeze | Run | Follow | CatchUp | Advance | Plug | Tell
+)
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):

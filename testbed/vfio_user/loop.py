@@ -163,6 +163,27 @@ class Loop:
             for fd in self._device:
                 self._epoll.register(fd, select.EPOLLIN)
 
+    def move_clock(self, to_ns: int) -> None:
+        """Let a frozen device's time be another; timers keep what they have left to run."""
+        by_ns, self._now_ns = to_ns - self._now_ns, to_ns
+        self._timers = [(when + by_ns if when else 0, number, timer) for when, number, timer in self._timers]
+        heapq.heapify(self._timers)
+
+    def catch_up(self, to_ns: int) -> None:
+        """Let a frozen device do all that its timers are due for until then; its descriptors are not looked at.
+
+        :raise Restless: it never comes to rest.
+        """
+        for _ in range(MAX_TURNS):
+            if self._run_due(self._now_ns):
+                continue
+            when_ns = self.next_ns()
+            if when_ns is None or when_ns > to_ns:
+                self._now_ns = max(self._now_ns, to_ns)
+                return
+            self._now_ns = max(self._now_ns, when_ns)
+        raise Restless(f"the device still acts after {MAX_TURNS} turns at one instant")
+
     def advance(self, by_ns: int) -> int | None:
         """Let a frozen device do all that is due in so many nanoseconds, timer by timer.
 

@@ -11,6 +11,8 @@ from testbed.vfio_user.connection import Connection, Disconnected
 from testbed.vfio_user.control import (
     Advance,
     Answer,
+    CatchUp,
+    Follow,
     Freeze,
     Load,
     Plug,
@@ -24,6 +26,7 @@ from testbed.vfio_user.control import (
     receive,
 )
 from testbed.vfio_user.events import DeviceEvent
+from testbed.vfio_user.follower import Follower
 from testbed.vfio_user.interrupts import Interrupts
 from testbed.vfio_user.loop import Loop, Restless
 from testbed.vfio_user.memory import GuestMemory
@@ -119,6 +122,12 @@ class Server:
 
     def interrupt(self, vector: int = 0) -> None:
         """See the protocol."""
+        if self._session.follower:
+            self._session.follower.interrupt(vector)
+        else:
+            self._send_interrupt(vector)
+
+    def _send_interrupt(self, vector: int) -> None:
         sent = self._interrupts.message(vector)
         self.record(DeviceEvent.RAISED, vector, int(sent))
 
@@ -181,20 +190,37 @@ class Server:
                 return None
             case Load():
                 self._state.load(self.device, question.state)
+            case Plug():
+                self.device.plug(connected=question.connected)
+            case Tell():
+                self._tell(question.command)
+            case _:
+                return self._keep_time(question)
+        return Answer()
+
+    def _keep_time(self, question: Question) -> Answer:
+        """Do what is asked about the device's time."""
+        match question:
             case Start():
                 self._recorder.start(question.position)
             case Freeze():
                 self._loop.freeze()
                 self.wire.serve()
             case Run():
-                self._loop.run_freely()
+                if not self._session.follower:
+                    self._loop.run_freely()
                 self.wire.serve()
+            case Follow():
+                self._loop.freeze()
+                self._session.follower = Follower(
+                    self._loop, self.memory, question.position, self._send_interrupt
+                )
+                self._session.follower.tell()
+            case CatchUp():
+                if self._session.follower:
+                    self._session.follower.at_stop()
             case Advance():
                 return Answer(next_ns=self._loop.advance(question.by_ns))
-            case Plug():
-                self.device.plug(connected=question.connected)
-            case Tell():
-                self._tell(question.command)
         return Answer()
 
     def _saved(self, state: bytes, error: str) -> None:

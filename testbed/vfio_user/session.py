@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from testbed.vfio_user.device import Declaration, Device
+    from testbed.vfio_user.follower import Follower
     from testbed.vfio_user.interrupts import Interrupts
 
 __all__ = ["Session"]
@@ -74,6 +75,7 @@ class Session:
     ) -> None:
         self.config = ConfigSpace(declaration)
         self.reply_from_client: Callable[[Header, memoryview], None] = _ignore
+        self.follower: Follower | None = None
         self._device: Device
         self._memory = memory
         self._interrupts = interrupts
@@ -233,7 +235,12 @@ class Session:
             return self.config.read(offset, count)
         if self._hidden and self._is_hidden(region, offset):
             return bytes(count)
-        return self._device.read(region, offset, count).to_bytes(count, "little")
+        if self.follower is None:
+            return self._device.read(region, offset, count).to_bytes(count, "little")
+        self.follower.before_access()
+        value = self._device.read(region, offset, count)
+        self.follower.after_access()
+        return value.to_bytes(count, "little")
 
     def _write(self, region: int, offset: int, data: memoryview) -> None:
         count = len(data)
@@ -243,7 +250,11 @@ class Session:
             if offset <= COMMAND + 1 and offset + count > COMMAND:
                 self._command_changed()
         elif not (self._hidden and self._is_hidden(region, offset)):
+            if self.follower:
+                self.follower.before_access()
             self._device.write(region, offset, count, int.from_bytes(data, "little"))
+            if self.follower:
+                self.follower.after_access()
 
     def _is_hidden(self, region: int, offset: int) -> bool:
         return any(region == bar and first <= offset < last for bar, first, last in self._hidden)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import struct
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ RECEIVE_BYTES = 64 << 10
 CONGESTED_BYTES = 256 << 10  # waiting to be sent: the device should stop
 INBOX_BYTES = 256 << 10  # waiting for the device, when it runs: what comes more waits in the socket
 FROZEN_INBOX_BYTES = 64 << 20  # and while it stands still: the host is to get rid of what it injects
+PATIENCE_MS = 1000
 _LENGTH = struct.Struct(">I")
 
 
@@ -110,6 +112,9 @@ class StreamWire:
             pass
         except OSError:
             self._outgoing.clear()  # nobody is there any more
+        if self._outgoing and self._loop.stepped and self._sock and _writable(self._sock):
+            self._flush()  # whether the wire is congested must not hang on how fast the other side is
+            return
         if self._outgoing:
             self._flushing = True  # the loop says when
             self.serve()
@@ -145,3 +150,10 @@ class StreamWire:
         frames, self._inbox, self._inbox_bytes = self._inbox, [], 0
         self._receive(frames)
         self.serve()
+
+
+def _writable(sock: socket.socket) -> bool:
+    """Wait until the other side has read something; False: it never does."""
+    poller = select.poll()
+    poller.register(sock, select.POLLOUT)
+    return bool(poller.poll(PATIENCE_MS))

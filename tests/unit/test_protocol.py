@@ -14,6 +14,7 @@ from testbed.guest.execute import PAYLOAD_OFFSET
 from testbed.guest.qemu import REAL_CLOCK
 from testbed.scenario import program
 from testbed.trace import events
+from testbed.vfio_user.follower import DUE_OFFSET, FOLLOWS_OFFSET, NOW_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,6 +32,7 @@ ENUMS: dict[str, Iterable[IntEnum]] = {
     "TB_RING_": events.Ring,
     "TB_COUNTER_": events.Counter,
 }
+POSITION = {"now_ns": NOW_OFFSET, "due_ns": DUE_OFFSET, "follows": FOLLOWS_OFFSET}
 SIZES = {
     "struct tb_header": channel.HEADER.size,
     "struct tb_ready": channel.Ready.LAYOUT.size,
@@ -46,6 +48,7 @@ CONSTANTS = {
     "TB_MAX_STEPS": program.MAX_STEPS,
     "TB_ALL": program.ALL,
     "TB_PAYLOAD_OFFSET": PAYLOAD_OFFSET,
+    "TB_ACTION_DEVICE": channel.ACTION_DEVICE,
 }
 
 
@@ -56,6 +59,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     offsets = [("tb_event", name) for name in events.EVENT.names or ()] + [
         ("tb_step", name) for name in program.STEP.names or ()
     ]
+    offsets += [("tb_position", name) for name in POSITION]
     lines = [
         f'printf("{name} %lld\\n", (long long)({name}));'
         for name in (*names, *CONSTANTS, *(f"TB_{m.name}" for m in channel.MessageType))
@@ -121,3 +125,7 @@ def test_fields_lie_where_numpy_looks(struct: str, dtype: object, compiled: dict
     assert {name: compiled[f"{struct}.{name}"] for name in fields} == {
         name: place[1] for name, place in fields.items()
     }
+
+
+def test_a_device_model_finds_the_time_where_the_guest_writes_it(compiled: dict[str, int]) -> None:
+    assert {name: compiled[f"tb_position.{name}"] for name in POSITION} == POSITION
