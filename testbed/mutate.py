@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Catch", "Task", "catch", "catch_all", "tasks"]
 
-Fate = Literal["caught", "survived", "not judged", "does not apply"]
+Fate = Literal["caught", "survived", "out of sight", "not judged", "does not apply"]
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -46,7 +46,8 @@ class Task(msgspec.Struct, frozen=True):
 class Catch(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one rule that a variant must violate.
 
-    :param scenario: where it was caught; where it survived, the number of scenarios tried stands in ``why``.
+    :param scenario: where it was caught; where it survived, the number of scenarios tried stands in ``why``. A
+        variant that says it is out of sight is tried all the same.
     :param observed: what the rule measured there, and ``control_observed`` the same for the control.
     """
 
@@ -124,7 +125,11 @@ def _catch_by(rule: str, variant: Variant, control: str, task: Task) -> Catch:
                 control_observed=against.observed,
             )
     return Catch(
-        variant=variant.name, rule=rule, fate="survived", control=control, why=f"in {tried} scenarios"
+        variant=variant.name,
+        rule=rule,
+        fate="out of sight" if variant.out_of_sight else "survived",
+        control=control,
+        why=variant.out_of_sight or f"in {tried} scenarios",
     )
 
 

@@ -17,7 +17,13 @@ from testbed.report.terminal import plain_table
 
 __all__ = ["command"]
 
-STYLE = {"caught": "green", "survived": "bold red", "not judged": "yellow", "does not apply": "yellow"}
+STYLE = {
+    "caught": "green",
+    "survived": "bold red",
+    "out of sight": "yellow",
+    "not judged": "yellow",
+    "does not apply": "yellow",
+}
 
 
 @click.command("mutate")

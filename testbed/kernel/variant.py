@@ -35,6 +35,7 @@ __all__ = ["Variant", "find_variant", "known_variants"]
 _RULE = re.compile(r"^@\s*([A-Za-z_]\w*)\b[^@]*@", re.MULTILINE)
 _VIOLATES = re.compile(r"^// Violates: (.+)$", re.MULTILINE)
 _CONTROL = re.compile(r"^// Control: (\S+)$", re.MULTILINE)
+_OUT_OF_SIGHT = re.compile(r"^// Out of sight: (.+)$", re.MULTILINE)
 #: Where drivers lie that have no folder of their own name below drivers/net/ethernet.
 _PLACES = {
     "core": "net/core/dev.c",
@@ -85,6 +86,12 @@ class Variant:
         """Return the variant that must hold those rules in the same run, None for the stock driver."""
         found = _CONTROL.search(self.file.read_text())
         return found[1] if found else None
+
+    @property
+    def out_of_sight(self) -> str:
+        """Return why no scenario can show the bug on the NIC as QEMU emulates it; nothing where one can."""
+        found = _OUT_OF_SIGHT.search(self.file.read_text())
+        return found[1] if found else ""
 
     def rules(self) -> list[str]:
         """Return the names of the semantic patch's rules, in order."""

@@ -122,6 +122,9 @@ def test_a_variant_without_declarations_violates_nothing_and_is_judged_against_s
     file.write_text("// A repair\n@all@\n@@\n- a();\n")
     assert Variant("igb/repair", file).violates == ()
     assert Variant("igb/repair", file).control is None
+    assert Variant("igb/repair", file).out_of_sight == ""
+    file.write_text("// A bug\n// Out of sight: nothing arrives in time\n@all@\n@@\n- a();\n")
+    assert Variant("igb/repair", file).out_of_sight == "nothing arrives in time"
 
 
 def test_objects_of_the_unchanged_driver_serve_all_variants(

@@ -5,8 +5,9 @@
 // Violates: no-lost-event
 //
 // An interrupt between the two finds NAPI disabled and schedules nothing; nor does enabling NAPI. What it stood for
-// waits until the next interrupt. The window is some microseconds wide. QEMU's igb receives nothing for half a second
-// after each reset, the link being down: on it only a wakeup from another CPU can fall into the window.
+// waits until the next interrupt.
+//
+// Out of sight: QEMU's igb receives nothing for half a second after each reset, so no interrupt falls into the window
 
 @interrupts_first@
 identifier up = {igb_up, __igb_open};
