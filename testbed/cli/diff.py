@@ -8,18 +8,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from testbed import nic as nics
-from testbed.cli.changes import resolve_aloud
 from testbed.cli.output import setting_pairs
+from testbed.cli.setup import shown_progress
 from testbed.diff import CONTEXT, compare
-from testbed.kernel import parse
+from testbed.kernel import check_names
+from testbed.order import Order
 from testbed.report import console_for, difference_report
 from testbed.result import SCHEMA_VERSION
-from testbed.rules import all_rules
-from testbed.run import Request, run
+from testbed.run import run
 from testbed.run_directory import RunDirectory, RunFiles
-from testbed.scenario import apply_settings, load
-from testbed.toolchain import open_toolchain
 
 __all__ = ["command"]
 
@@ -51,15 +48,16 @@ def command(  # noqa: PLR0913 - one parameter for each word of the command line
     A and B are KERNELs, as after --kernel of `testbed run`; an empty one is the default kernel. Exits with 0 when
     the sequences are equal, with 1 when they are not.
     """
-    device = nics.get(nic)
-    story = apply_settings(load(scenario, set(all_rules())), setting_pairs(set_))
-    specs = [parse(a), parse(b)]
-    toolchain = open_toolchain()
-    kernels = [resolve_aloud(spec, toolchain) for spec in specs]
-    runs = [
-        run(Request(toolchain=toolchain, kernel=kernel, nic=device, scenario=story, clock="virtual"))
-        for kernel in kernels
+    for kernel in (a, b):  # neither is built before both are known
+        check_names(kernel)
+    settings = setting_pairs(set_)
+    orders = [
+        Order(scenario=scenario, nic=nic, kernel=kernel, clock="virtual", settings=settings)
+        for kernel in (a, b)
     ]
+    with shown_progress() as progress:
+        requests = [order.request(progress) for order in orders]
+    runs = [run(request) for request in requests]
     if out:
         with RunDirectory(out):
             for name, done in zip("ab", runs, strict=True):
