@@ -37,6 +37,8 @@ State = Literal["current", "in use", "stale", "dead"]
 _ENTRY = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{16})?")  # how build_once and set-up name what they made
 _LEFT = re.compile(r"\.(.+)\.(partial|removed)")
 _NEEDED_BY_SNAPSHOTS = {"images", "vmlinux"}  # of no use by themselves, and soon made again
+#: Can be made again at a cost, and takes much room: kept as long as it is used.
+_KEPT_WHILE_USED = {"built", "snapshots", "sources", "trees"}
 _DAY_S = 86400
 
 
@@ -145,7 +147,7 @@ class _Reasons:
             return superseded
         if kind in _NEEDED_BY_SNAPSHOTS and each.id not in self._needed:
             return "no snapshot in use needs it"
-        if (kind == "snapshots" or not each.origin) and each.last_used < self._oldest:
+        if (kind in _KEPT_WHILE_USED or not each.origin) and each.last_used < self._oldest:
             return f"unused for {self._days:g} days"
         return ""
 

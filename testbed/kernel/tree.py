@@ -23,7 +23,7 @@ __all__ = ["Tree", "source_tree", "user_tree"]
 _LIST_LIMIT_S = 120.0
 #: Nothing an x86 kernel is built from, and a third of all files; their Kconfig files are read all the same.
 _NEVER_BUILT = re.compile(
-    r"(?:Documentation|LICENSES|rust|samples|tools/testing|tools/perf|arch/(?!x86/|Kconfig)[^/]+)/(?!(?:.*/)?Kconfig)"
+    r"(?:Documentation|LICENSES|rust|samples|tools/testing|tools/perf|arch/(?!x86/|um/|Kconfig)[^/]+)/(?!(?:.*/)?Kconfig)"
 )
 #: A tree without one of these is partial: a sparse checkout, or a driver's folder and the top Makefile.
 _WHOLE = ("Kconfig", "arch/x86/Makefile", "kernel/Makefile", "scripts/Makefile.build")

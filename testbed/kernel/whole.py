@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from testbed.cache import Origin, build_once, cache_dir, content_key, hold, host_errors
+from testbed.cache import ORIGIN, Origin, build_once, cache_dir, content_key, hold, host_errors
 from testbed.errors import BuildError
 from testbed.kernel.config import configure, fragment
 from testbed.kernel.debian import Record
@@ -90,6 +90,8 @@ def workspace_of(
     workspace = cache_dir() / "trees" / content_key(str(tree.path), toolchain.identity)
     with waiting_lock(f"trees-{workspace.name}", tree.name, progress), host_errors(workspace):
         workspace.mkdir(parents=True, exist_ok=True)
+        about = Origin(f"workspace of {tree.path}", (f"toolchain:{toolchain.identity}",))
+        (workspace / ORIGIN).write_bytes(msgspec.json.encode(about))
         hold(workspace)
         yield workspace, Mirror(workspace, tree)
 
