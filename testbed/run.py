@@ -216,7 +216,9 @@ def _check_begun(program: Program, outcome: Outcome, events: Events, console: st
     if outcome.end.error:
         where = program.describe(outcome.end.steps_done)
         why = os.strerror(-outcome.end.error)
-        if -outcome.end.error in NOT_SUPPORTED and outcome.end.steps_done < program.first_step:
+        step = outcome.end.steps_done
+        asked = step < program.first_step or program.steps["kind"][step] == StepKind.COALESCE
+        if -outcome.end.error in NOT_SUPPORTED and asked:
             raise Unsupported(f"driver or kernel refuses {where}: {why}")
         raise GuestLost(f"{where} failed: {why}")
 

@@ -240,18 +240,40 @@ __u64 interface_counter(enum tb_counter counter)
 	return 0;
 }
 
-/* "eth0-TxRx-0", "eth0-rx-0", "eth0:tx-0" are queue vectors; "eth0", "eth0:mac" are not. */
-static bool serves_queue(const char *actions)
+/* The name of the device below the interface: "virtio0", or a PCI address. */
+static void device_name(char *name, size_t bytes)
 {
-	char lower[128];
-	size_t length = strlen(interface_name), i;
+	char path[64], target[256];
+	const char *last;
+	ssize_t length;
 
-	if (strncmp(actions, interface_name, length))
+	snprintf(path, sizeof(path), "/sys/class/net/%s/device", interface_name);
+	length = readlink(path, target, sizeof(target) - 1);
+	target[length < 0 ? 0 : length] = 0;
+	last = strrchr(target, '/');
+	snprintf(name, bytes, "%s", last ? last + 1 : target);
+}
+
+/*
+ * "eth0-TxRx-0", "eth0-rx-0", "eth0:tx-0", "virtio0-input.0" are queue vectors; "eth0", "eth0:mac", "virtio0-config"
+ * are not.
+ */
+static bool serves_queue(const char *actions, const char *device)
+{
+	static const char *const words[] = { "rx-", "tx-", "input.", "output." };
+	const bool by_interface = !strncmp(actions, interface_name, strlen(interface_name));
+	char lower[128];
+	size_t i;
+
+	if (!by_interface && (!*device || strncmp(actions, device, strlen(device))))
 		return false;
-	for (i = 0; actions[length + i] && i + 1 < sizeof(lower); i++)
-		lower[i] = tolower((unsigned char)actions[length + i]);
+	for (i = 0; actions[i] && i + 1 < sizeof(lower); i++)
+		lower[i] = tolower((unsigned char)actions[i]);
 	lower[i] = 0;
-	return strstr(lower, "rx-") || strstr(lower, "tx-");
+	for (i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (strstr(lower, words[i]))
+			return true;
+	return false;
 }
 
 static bool read_irq_actions(int irq, char *actions, int bytes)
@@ -272,13 +294,14 @@ static bool read_irq_actions(int irq, char *actions, int bytes)
 void interface_mark_queue_irqs(__u8 marks[TB_MAX_IRQS])
 {
 	int vectors = 0, other = -1;
-	char actions[128];
+	char actions[128], device[256];
 
+	device_name(device, sizeof(device));
 	for (int irq = 0; irq < TB_MAX_IRQS; irq++) {
 		marks[irq] = 0;
 		if (!read_irq_actions(irq, actions, sizeof(actions)))
 			continue;
-		if (serves_queue(actions)) {
+		if (serves_queue(actions, device)) {
 			marks[irq] = 1;
 			vectors++;
 		} else if (!strncmp(actions, interface_name, strlen(interface_name))) {

@@ -31,18 +31,18 @@ _BATCH = 16
 @rule(
     "rx-need-wakeup",
     20,
-    statement="A poll that goes idle without a usable Rx descriptor, or whose last refill came short, leaves "
-    "need_wakeup of FILL set; a wakeup with buffers in FILL then makes the driver take some within 10 ms.",
+    statement="A poll that goes idle without a usable Rx descriptor leaves need_wakeup of FILL set; a wakeup with "
+    "buffers in FILL then makes the driver take some within 10 ms.",
     sources=[
         "Documentation/networking/af_xdp.rst, XDP_USE_NEED_WAKEUP bind flag",
         "include/net/xdp_sock_drv.h, xsk_set_rx_need_wakeup()",
         "9a91c05f4bd6 (tsnep)",
     ],
-    needs="a zero-copy socket with need_wakeup, and a poll that completed with a refill that came short or no "
-    "descriptor left, or a wakeup (recvfrom()) with buffers in FILL",
+    needs="a zero-copy socket with need_wakeup, and a poll that completed with no descriptor left, or a wakeup "
+    "(recvfrom()) with buffers in FILL",
     exceptions=[
         "drivers refill in batches of 16: a wakeup that meets fewer empty descriptors is not judged",
-        "polls that did not try to refill, while descriptors are left",
+        "a refill that came short while descriptors are left: the frames that they take make the driver try again",
         "waits cut short by a step that makes the driver start anew, by the link or by the end of the trace",
         "gro_flush_timeout, which may keep the interrupt masked, is added to the limit",
         "drivers that allocate buffers one by one: their refills are not seen",
@@ -78,7 +78,12 @@ def _starved_polls(trace: Trace) -> Rows:
     serving = np.isin(polls.napi, np.unique(polls.napi[(last >= 0) & (last > begin)]))
     judged = serving & (polls.completes > 0) & polls.whole & ~polls.reconfigured & (polls.budget > 0)
     short = np.isin(last, refills_short(trace)) & (last > begin)
-    starved: Rows = np.flatnonzero(judged & (short | (usable(trace, polls.row) == 0)))
+    left = usable(trace, polls.row)
+    # Without a refill since a NAPI was disabled there is no pool yet, or none any more.
+    tried = np.append(-1, allocated)[np.searchsorted(allocated, polls.row)]
+    disabled = trace.rows(Kind.DISABLED)
+    pooled = tried > np.append(-1, disabled)[np.searchsorted(disabled, polls.row)]
+    starved: Rows = np.flatnonzero(judged & pooled & ((short & (left <= 0)) | (left == 0)))
     return starved
 
 

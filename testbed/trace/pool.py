@@ -40,8 +40,11 @@ def usable(trace: Trace, rows: npt.ArrayLike) -> Numbers:
     allocated, consumed = trace.rows(Kind.XSK_ALLOC), _consumed(trace)
     if consumed is None or not len(allocated):
         return np.full(at.shape, UNKNOWN, dtype=np.int64)
-    begin = _last_before(trace.rows(Kind.DISABLED), at)
-    known = (begin >= 0) & (begin > _last_before(trace.rows(Kind.STEP_BEGIN, a=StepKind.BIND), at))
+    disabled = trace.rows(Kind.DISABLED)
+    disabled = disabled[np.isin(trace.events["subject"][disabled], _serving(trace))]
+    begin = _last_before(disabled, at)
+    bind = _last_before(trace.rows(Kind.STEP_BEGIN, a=StepKind.BIND), at)
+    known = (bind >= 0) & (begin > bind)
     known &= _last_before(trace.rows(Kind.STEP_BEGIN, a=StepKind.UNBIND), at) <= begin
     given = _between(allocated, begin, at, trace.field("a", allocated))
     count: Numbers = np.where(known, given - _between(consumed, begin, at), UNKNOWN)
@@ -118,9 +121,6 @@ def published(trace: Trace, kind: Kind, step: StepKind) -> Rows:
 def _consumed(trace: Trace) -> Rows | None:
     """Return the rows at which a frame left the Rx ring of the socket's queue; None when that is not known."""
     polls = trace.polls
-    allocated = trace.rows(Kind.XSK_ALLOC)
-    serving = polls.owner[allocated]
-    napis = np.unique(polls.napi[serving[serving >= 0]])
     rows = handed_over(trace)
     rows = rows[polls.owner[rows] >= 0]
     if len(trace.rows(Kind.REDIRECT, a=-errno.ENOBUFS)) and trace.kernel < (6, 8):
@@ -128,8 +128,15 @@ def _consumed(trace: Trace) -> Rows | None:
     passed = trace.rows(Kind.VERDICT, subject=Verdict.PASS)
     if len(np.setdiff1d(trace.field("c", passed), trace.field("c", trace.rows(Kind.STACK_RX, b=1)))):
         return None  # no skb for some frame: it stayed in the ring
-    own: Rows = rows[np.isin(polls.napi[polls.owner[rows]], napis)]
+    own: Rows = rows[np.isin(polls.napi[polls.owner[rows]], _serving(trace))]
     return own
+
+
+def _serving(trace: Trace) -> Numbers:
+    """Return the napi_ids of the NAPIs that fill Rx descriptors; a queue may have another one for Tx."""
+    owner = trace.polls.owner[trace.rows(Kind.XSK_ALLOC)]
+    napis: Numbers = np.unique(trace.polls.napi[owner[owner >= 0]])
+    return napis
 
 
 def _last_before(rows: Rows, at: Rows) -> Rows:

@@ -8,17 +8,14 @@ and the device says in the guest's memory that it wants that, and when.
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from typing import TYPE_CHECKING
 
 from testbed.vfio_user.device import DmaFault
-from testbed.vfio_user.loop import Restless
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from testbed.vfio_user.interrupts import Interrupts
     from testbed.vfio_user.loop import Loop
     from testbed.vfio_user.memory import GuestMemory
 
@@ -33,23 +30,14 @@ class Follower:
     """Keeps a device in step with the guest.
 
     :param position: physical address of the guest's struct tb_position.
-    :param record: told the vector of an interrupt that goes out, and 1, or 0 when nobody listens.
+    :param send: sends an interrupt now.
     """
 
-    def __init__(
-        self,
-        loop: Loop,
-        memory: GuestMemory,
-        position: int,
-        interrupts: Interrupts,
-        record: Callable[[int, int], None],
-    ) -> None:
+    def __init__(self, loop: Loop, memory: GuestMemory, position: int, send: Callable[[int], None]) -> None:
         self._loop = loop
-        self._interrupts = interrupts
-        interrupts.held = True
         self._memory = memory
         self._position = position
-        self._record = record
+        self._send = send
         self._waiting: list[int] = []
         self._stopped = False
         loop.move_clock(self._guest_now())
@@ -61,49 +49,31 @@ class Follower:
         else:
             self._waiting.append(vector)
 
-    def _send(self, vector: int) -> None:
-        self._record(vector, int(self._interrupts.message(vector)))
-
     def before_access(self) -> None:
-        """Catch up with the guest, which is about to access the device.
-
-        A guest whose clock makes leaps has a device that lags behind.
-        """
-        with contextlib.suppress(Restless):
-            self._loop.catch_up(self._guest_now())
+        """Catch up with the guest, which is about to access the device."""
+        self._loop.catch_up(self._guest_now())
 
     def after_access(self) -> None:
         """Do what the access asked for, and say when a stop is wanted."""
-        with contextlib.suppress(Restless):
-            self._loop.catch_up(0)
+        self._loop.catch_up(0)
         self.tell()
 
     def at_stop(self) -> None:
         """Do all that is due while the machine is stopped."""
         self._stopped = True
-        self._interrupts.held = False
         try:
-            if self._interrupts.release():
-                self._record(0, 1)
             waiting, self._waiting = self._waiting, []
             for vector in waiting:
                 self._send(vector)
             self._loop.catch_up(self._guest_now())
         finally:
             self._stopped = False
-            self._interrupts.held = True
         self.tell()
 
     def tell(self) -> None:
         """Write when the device wants the machine stopped."""
         when_ns = self._loop.next_ns()
-        due = (
-            AT_ONCE
-            if self._waiting or self._interrupts.wanted
-            else 0
-            if when_ns is None
-            else max(when_ns, AT_ONCE)
-        )
+        due = AT_ONCE if self._waiting else 0 if when_ns is None else max(when_ns, AT_ONCE)
         try:
             _TIME.pack_into(self._memory.peek(self._position + DUE_OFFSET, _TIME.size), 0, due)
         except DmaFault:

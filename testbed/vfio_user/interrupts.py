@@ -56,8 +56,6 @@ class Interrupts:
         counts[Irq.MSIX] = msix.vectors if isinstance(msix, MsiX) else 0
         self.counts = tuple(counts)
         self.intx_disabled = False
-        self.held = False  # INTA goes out at the next :meth:`release`, not before
-        self.wanted = False  # it would have
         self._clock = clock
         self._triggers: list[list[int]] = [[-1] * count for count in counts]
         self._unmask_fd = -1
@@ -97,18 +95,10 @@ class Interrupts:
 
     def _assert(self) -> bool:
         triggers = self._triggers[Irq.INTX]
-        if self._masked or self.intx_disabled or not triggers:
+        if self._masked or self.intx_disabled or not triggers or not _write(triggers[0]):
             return False
-        if self.held:
-            self.wanted = True
-            return False
-        self._masked = _write(triggers[0])
-        return self._masked
-
-    def release(self) -> bool:
-        """Let INTA out if it still is to be; return whether an interrupt went out."""
-        wanted, self.wanted = self.wanted, False
-        return wanted and self._high and self._assert()
+        self._masked = True
+        return True
 
     def _unmask(self) -> None:
         self._masked = False

@@ -125,15 +125,16 @@ class Server:
         if self._session.follower:
             self._session.follower.interrupt(vector)
         else:
-            self._raised(vector, int(self._interrupts.message(vector)))
+            self._send_interrupt(vector)
 
-    def _raised(self, vector: int, sent: int) -> None:
-        self.record(DeviceEvent.RAISED, vector, sent)
+    def _send_interrupt(self, vector: int) -> None:
+        sent = self._interrupts.message(vector)
+        self.record(DeviceEvent.RAISED, vector, int(sent))
 
     def level(self, *, high: bool) -> None:
         """See the protocol."""
         if high != self._interrupts.high and self._interrupts.level(high=high):
-            self._raised(0, 1)
+            self.record(DeviceEvent.RAISED, 0, 1)
 
     def record(self, kind: DeviceEvent, queue: int = 0, a: int = 0, b: int = 0, c: int = 0) -> None:
         """See the protocol."""
@@ -212,7 +213,7 @@ class Server:
             case Follow():
                 self._loop.freeze()
                 self._session.follower = Follower(
-                    self._loop, self.memory, question.position, self._interrupts, self._raised
+                    self._loop, self.memory, question.position, self._send_interrupt
                 )
                 self._session.follower.tell()
             case CatchUp():

@@ -14,7 +14,7 @@ from vfio_devices import Probe
 from testbed.vfio_user.control import Answer, CatchUp, Follow, Freeze, Question, Run, encode, receive
 from testbed.vfio_user.fake_client import Client
 from testbed.vfio_user.follower import DUE_OFFSET, NOW_OFFSET
-from testbed.vfio_user.protocol import Irq, IrqSet
+from testbed.vfio_user.protocol import Irq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,38 +125,3 @@ def test_a_guest_without_memory_is_borne(guest: Guest) -> None:
     guest.client.write(0, 0, 4, 0)
     guest.ask(CatchUp())
     assert guest.interrupts() == 1
-
-
-def test_a_level_waits_for_the_stop_too_and_one_that_fell_before_is_forgotten(guest: Guest) -> None:
-    (fd,) = guest.client.listen(Irq.INTX)
-    host = guest.client.server.device.host
-    host.level(high=True)
-    guest.client.read(0, 0, 4)
-    assert guest.due_ns == 1
-    with pytest.raises(BlockingIOError):
-        os.eventfd_read(fd)
-    guest.ask(CatchUp())
-    assert os.eventfd_read(fd) == 1
-    host.level(high=False)
-    guest.client.set_irqs(IrqSet.NONE | IrqSet.UNMASK, Irq.INTX, 0, 1)
-    host.level(high=True)
-    host.level(high=False)
-    guest.ask(CatchUp())
-    with pytest.raises(BlockingIOError):
-        os.eventfd_read(fd)
-
-
-def test_a_guest_whose_clock_leaps_has_a_device_that_lags_behind(
-    guest: Guest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("testbed.vfio_user.loop.MAX_TURNS", 50)
-    host, ticks = guest.client.server.device.host, list[int]()
-
-    def tick() -> None:
-        ticks.append(host.now_ns())
-        host.call_at(host.now_ns() + 1000, tick)
-
-    tick()
-    guest.at(2**64 - 1)
-    assert guest.client.read(0, 0, 4) == 0
-    assert 10 < len(ticks) < 200
