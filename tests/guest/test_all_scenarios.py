@@ -42,7 +42,9 @@ REPAIRED = {
     "recover-after-starvation": ("igb/starved-ring-stops",),
 }
 NEWEST = (99, 0)  # what a NIC can do with any kernel
-ELSEWHERE = {"virtio-net"}  # test_virtio_net.py runs a few scenarios on it: the minutes for all are the matrix's
+ELSEWHERE = {
+    "virtio-net"
+}  # test_virtio_net.py runs a few scenarios on it: the minutes for all are the matrix's
 CASES = [
     (on, entry.name)
     for on in nic.names()
