@@ -15,7 +15,7 @@ from testbed.errors import GuestLost, TestbedError, Unsupported
 from testbed.guest import conduct, is_saved, restored, runtime_directory, save, warm
 from testbed.preparation import blueprint_of, shape_of
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
-from testbed.rules import all_rules, judge, load_waivers
+from testbed.rules import all_rules, binds, judge, load_waivers
 from testbed.scenario import compile_program, device_steps, fitted, required
 from testbed.scenario.program import StepKind
 from testbed.scenario.steps import Inject, Link
@@ -237,7 +237,9 @@ def _judged(request: Request, watch: _Watch, trace: Trace, frames_on_wire: int) 
     must_exercise = [
         name
         for name in request.scenario.must_exercise
-        if name in judged and not (watch.clock == "real" and known[name].virtual_only)
+        if name in judged
+        and binds(name, trace.driver)
+        and not (watch.clock == "real" and known[name].virtual_only)
     ]
     judgement = judge_run(rules, must_exercise, trace.lost)
     return _result(

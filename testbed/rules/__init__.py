@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from testbed.rules.judge import judge
 from testbed.rules.outcome import Finding, Outcome, RuleResult
+from testbed.rules.policy import binds
 from testbed.rules.registry import Rule, all_rules, rule_named
 from testbed.rules.waivers import Waiver, load_waivers
 
@@ -14,6 +15,7 @@ __all__ = [
     "RuleResult",
     "Waiver",
     "all_rules",
+    "binds",
     "judge",
     "load_waivers",
     "rule_named",

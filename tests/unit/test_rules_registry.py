@@ -8,7 +8,7 @@ from traces import ZERO_COPY, poll, polled, refused, trace_of
 
 from testbed.errors import UsageError
 from testbed.rules import all_rules, judge, load_waivers, rule_named
-from testbed.rules.policy import policy_of
+from testbed.rules.policy import binds, policy_of
 from testbed.rules.registry import rule
 from testbed.scenario.program import STEP
 from testbed.trace import Trace
@@ -207,3 +207,10 @@ def test_a_wrong_waiver_is_a_usage_error_with_its_line(tmp_path, change, message
 def test_a_missing_waiver_file_is_a_usage_error(tmp_path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         load_waivers(tmp_path / "none.toml")
+
+
+def test_a_rule_that_says_nothing_of_other_drivers_binds_its_own_alone() -> None:
+    assert binds("tx-work-reported", "stmmac")
+    assert not binds("tx-work-reported", "igb")
+    assert binds("refused-frame-fate", "igb")
+    assert binds("ring-full-exit", "igb")
