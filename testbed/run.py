@@ -179,7 +179,7 @@ def _trace(
     settings: dict[str, object] = msgspec.to_builtins(request.scenario.settings)
     log = console.splitlines()
     host_steps = _host_steps(program, events)
-    bursts = [(number, step.count) for number, step in host_steps if isinstance(step, Inject)]
+    bursts = [(number, step.total) for number, step in host_steps if isinstance(step, Inject)]
     return Trace(
         events=with_splat_rows(events, log),
         lost=outcome.lost,

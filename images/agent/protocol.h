@@ -13,6 +13,7 @@
 
 #define TB_MAGIC 0x44454254u /* "TBED" */
 #define TB_VERSION 1
+#define TB_TRAILER_MAGIC 0x54424f46u /* "TBOF" */
 #define TB_ETHERTYPE 0x88b5 /* IEEE 802 local experimental: our numbered frames */
 #define TB_MAX_CHUNKS 65536
 #define TB_MAX_IRQS 1024
@@ -219,6 +220,18 @@ struct tb_payload {
 	__u32 sequence;
 	__u32 bytes;	/* of the whole frame without FCS */
 	__u32 checksum; /* crc32 (zlib's) of the frame from its 14th byte on, with this field 0 */
+};
+
+/*
+ * At the end of a frame of the user's own, in the same byte order. VLAN tags are not covered and not counted, because a
+ * NIC may strip them.
+ */
+struct tb_trailer {
+	__u32 magic; /* TB_TRAILER_MAGIC */
+	__u32 sequence;
+	__u32 bytes;	/* of the whole frame without FCS and tags, this included */
+	__u32 checksum; /* crc32 of the frame from behind its EtherType on, with this field 0 */
+	__u32 verdict;	/* the XDP action for TB_VERDICT_BY_FRAME */
 };
 
 #endif

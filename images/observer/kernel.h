@@ -36,6 +36,7 @@ struct sk_buff {
 	struct net_device *dev;
 	unsigned char *data;
 	unsigned int len;
+	unsigned int data_len;
 } __core;
 
 struct irqaction;

@@ -15,6 +15,7 @@
 char LICENSE[] SEC("license") = "GPL";
 
 #define TB_MAX_EVENTS 262144
+#define TB_MAX_FRAME_BYTES 9216
 
 /* Shared with the agent through mmap. */
 struct {
@@ -217,12 +218,18 @@ SEC("tp_btf/napi_gro_receive_entry")
 int BPF_PROG(on_stack_rx, struct sk_buff *skb)
 {
 	struct tb_payload payload = {};
+	struct tb_trailer trailer = {};
 	bool numbered;
 
 	if (!skb->dev || skb->dev->ifindex != control.ifindex)
 		return 0;
 	bpf_probe_read_kernel(&payload, sizeof(payload), skb->data);
 	numbered = payload.magic == bpf_htonl(TB_MAGIC);
+	if (!numbered && !skb->data_len && skb->len > sizeof(trailer)) {
+		bpf_probe_read_kernel(&trailer, sizeof(trailer), skb->data + skb->len - sizeof(trailer));
+		numbered = trailer.magic == bpf_htonl(TB_TRAILER_MAGIC);
+		payload.sequence = trailer.sequence;
+	}
 	record(TB_EV_STACK_RX, 0, skb->len + 14, numbered, numbered ? bpf_ntohl(payload.sequence) : 0);
 	return 0;
 }
@@ -322,6 +329,28 @@ int BPF_PROG(on_carrier_off, struct net_device *dev)
 	return 0;
 }
 
+/* A frame of the user's own: its number stands behind it. What has none goes to the stack. */
+static __always_inline int own_frame(struct xdp_md *ctx)
+{
+	unsigned char *data = (void *)(long)ctx->data;
+	__u32 at = ctx->data_end - ctx->data - sizeof(struct tb_trailer);
+	__u32 verdict = control.verdict;
+	struct tb_trailer *trailer;
+
+	asm volatile("" : "+r"(at)); /* or the compiler knows where it ends, and drops the check that the verifier wants */
+	if (at > TB_MAX_FRAME_BYTES)
+		return XDP_PASS;
+	trailer = (void *)(data + at);
+	if ((void *)(trailer + 1) > (void *)(long)ctx->data_end || trailer->magic != bpf_htonl(TB_TRAILER_MAGIC))
+		return XDP_PASS;
+	if (verdict == TB_VERDICT_BY_FRAME)
+		verdict = bpf_ntohl(trailer->verdict);
+	record(TB_EV_VERDICT, verdict, 0, 0, bpf_ntohl(trailer->sequence));
+	if (verdict == XDP_REDIRECT)
+		return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+	return verdict;
+}
+
 /* The program under the sockets: numbered frames get the scenario's verdict, all others go to the stack. */
 SEC("xdp")
 int numbered_frames(struct xdp_md *ctx)
@@ -333,7 +362,7 @@ int numbered_frames(struct xdp_md *ctx)
 	if ((void *)(payload + 1) + 1 > (void *)(long)ctx->data_end)
 		return XDP_PASS;
 	if (data[12] != TB_ETHERTYPE >> 8 || data[13] != (TB_ETHERTYPE & 0xff))
-		return XDP_PASS;
+		return own_frame(ctx);
 	if (verdict == TB_VERDICT_BY_FRAME)
 		verdict = data[TB_VERDICT_AT];
 	record(TB_EV_VERDICT, verdict, 0, 0, bpf_ntohl(payload->sequence));

@@ -94,7 +94,7 @@ def _inject(a: int, b: int) -> Inject:
 
 def _of_inject(step: Inject) -> tuple[int, int]:
     verdict = _VERDICTS.index(step.verdict or "redirect")
-    return _of_count(step.count), verdict * len(_FRAME_BYTES) + _at(_FRAME_BYTES, step.bytes)
+    return _of_count(step.total), verdict * len(_FRAME_BYTES) + _at(_FRAME_BYTES, step.bytes)
 
 
 #: The order is part of the input format: append only.
@@ -180,7 +180,8 @@ def _within_limits(base: Base, steps: Iterable[AnyStep]) -> Iterator[AnyStep]:
     frames, slept_us = 0, 0
     for step in islice(steps, MAX_STEPS):
         fitted = _fitted(base, step)
-        frames += fitted.count if isinstance(fitted, (Inject, StackSend, Tx)) else 0
+        frames += fitted.count if isinstance(fitted, (StackSend, Tx)) else 0
+        frames += fitted.total if isinstance(fitted, Inject) else 0
         slept_us += fitted.us if isinstance(fitted, Sleep) else 0
         if frames > MAX_FRAMES or slept_us > MAX_SLEEP_US:
             return
@@ -192,7 +193,7 @@ def _fitted(base: Base, step: AnyStep) -> AnyStep:
     if isinstance(step, Tx):
         return Tx(count=min(step.count, base.settings.umem_chunks), bytes=step.bytes)
     if isinstance(step, Inject) and base.settings.verdict != "by_frame":
-        return Inject(count=step.count, bytes=step.bytes)
+        return Inject(count=step.total, bytes=step.bytes)
     return step
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from testbed.scenario.program import Verdict
 from testbed.scenario.steps import DeviceStep, HostStep, Inject, Link
-from testbed.traffic.frames import numbered_frames
+from testbed.traffic.frames import numbered_behind, numbered_frames
 
 if TYPE_CHECKING:
     from testbed.guest.channel import Barrier
@@ -52,6 +52,9 @@ class _Host:
     def _inject(self, step: Inject) -> None:
         """Put frames on the wire; when this returns QEMU has them all, and they enter at its next tick."""
         verdict = Verdict[step.verdict.upper()] if step.verdict else None
-        frames = numbered_frames(self._next_sequence, step.count, step.bytes, self._mac, verdict)
+        if step.hex:
+            frames = numbered_behind(self._next_sequence, step.own(), verdict)
+        else:
+            frames = numbered_frames(self._next_sequence, step.total, step.bytes, self._mac, verdict)
         self._machine.inject(frames)
-        self._next_sequence += step.count
+        self._next_sequence += step.total

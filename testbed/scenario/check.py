@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from testbed.errors import UsageError
+from testbed.scenario.fault import Fault
 from testbed.scenario.fields import Field, fields_of
 from testbed.scenario.model import Otherwise, Scenario
+from testbed.scenario.own_frames import with_bytes
 from testbed.scenario.program import MAX_STEPS
 from testbed.scenario.settings import Settings
 from testbed.scenario.steps import (
@@ -29,6 +31,8 @@ from testbed.scenario.unroll import Totals, totals, unroll
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from testbed.errors import UsageError
+
 __all__ = ["MAX_DEPTH", "MAX_FRAMES", "MAX_SLEEP_US", "Fault", "check_rules", "checked"]
 
 MAX_FRAMES = 200_000  # injected and transmitted in one program
@@ -39,29 +43,15 @@ SETUP_STEPS = 6  # CPUS, RINGS, UMEM, FILL, XDP_ATTACH, BIND
 FILTER_TICK_US = 1000  # QEMU's filter-buffer lets frames into the NIC at each of these
 
 
-class Fault(NamedTuple):
-    """Something wrong at one place of a scenario."""
-
-    path: str  # as msgspec writes it: $.steps[3].count
-    expected: str
-    seen: str
-    remedy: str
-
-    def error(self, origin: str) -> UsageError:
-        """Return the error for something that has no lines: JSON, options, a scenario made in memory."""
-        label = self.path.removeprefix("$").lstrip(".")
-        named = f"{label}: " if label else ""
-        return UsageError(f"{origin}: {named}expected {self.expected}, seen {self.seen}", self.remedy)
-
-
-def checked(data: object, tell: Callable[[Fault], UsageError]) -> Scenario:
+def checked(data: object, tell: Callable[[Fault], UsageError], directory: Path = Path()) -> Scenario:
     """Return the scenario that plain data (dicts, lists, scalars; or a Scenario) describes.
 
     :param tell: makes the error for a fault; it knows file and line.
-    :raise UsageError: a field is wrong, or the fields do not go together.
+    :param directory: where the paths of captures count from.
+    :raise UsageError: a field is wrong, a capture cannot be read, or the fields do not go together.
     """
-    data = msgspec.to_builtins(data)
     try:
+        data = with_bytes(msgspec.to_builtins(data), directory, tell)
         scenario = msgspec.convert(data, Scenario)
         fault = next(_faults(scenario), None)
     except msgspec.ValidationError as error:
@@ -226,6 +216,8 @@ def _step_faults(scenario: Scenario) -> Iterator[Fault]:
         if isinstance(step, Xdp) and settings.xdp_mode == "none":
             remedy = "remove the step, or write xdp_mode: native or generic"
             yield Fault(path, "a step without XDP program, because xdp_mode is none", describe(step), remedy)
+        if isinstance(step, Inject):
+            yield from _inject_faults(step, path)
         if isinstance(step, Inject) and step.verdict and settings.verdict != "by_frame":
             remedy = "write verdict: by_frame in the settings, or leave it out here"
             yield Fault(
@@ -234,6 +226,14 @@ def _step_faults(scenario: Scenario) -> Iterator[Fault]:
         if isinstance(step, Set) and not step.records():
             knobs = " or ".join(step.__struct_fields__)
             yield Fault(path, f"a value for {knobs}", "none", "write set: {napi_defer_hard_irqs: 2}")
+
+
+def _inject_faults(step: Inject, path: str) -> Iterator[Fault]:
+    if not step.hex and step.count is None:
+        about = fields_of(Inject)["count"].about
+        yield Fault(path, "the field count, frames or pcap", "none", f"add count: {about}")
+    if step.hex and str(step.bytes) != fields_of(Inject)["bytes"].default:
+        yield Fault(f"{path}.bytes", "none beside frames of your own", str(step.bytes), "remove it")
 
 
 def _written(steps: tuple[Step, ...], parent: str, depth: int) -> Iterator[tuple[str, Step, int]]:
@@ -263,7 +263,8 @@ def _barrier_faults(scenario: Scenario) -> Iterator[Fault]:
         if isinstance(written.step, Sleep):
             slept_us += written.step.us
         elif isinstance(written.step, Inject):
-            waiting = written.step.count if slept_us >= FILTER_TICK_US else waiting + written.step.count
+            total = written.step.total
+            waiting = total if slept_us >= FILTER_TICK_US else waiting + total
             slept_us = 0
         if waiting > MAX_BARRIER_FRAMES:
             expected = f"at most {MAX_BARRIER_FRAMES} frames per {FILTER_TICK_US} us of sleep"

@@ -55,7 +55,7 @@ class Program:
     @property
     def frames(self) -> int:
         """How many frames all injections together put on the wire."""
-        return sum(step.count for step in self.actions.values() if isinstance(step, Inject))
+        return sum(step.total for step in self.actions.values() if isinstance(step, Inject))
 
     def describe(self, index: int) -> str:
         """Return ``step 17: rx_drain all (in repeat 3/20)``."""

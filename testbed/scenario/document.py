@@ -20,7 +20,7 @@ from testbed.scenario.fields import fields_of
 from testbed.scenario.steps import STEPS
 
 if TYPE_CHECKING:
-    from testbed.scenario.check import Fault
+    from testbed.scenario.fault import Fault
 
 __all__ = ["MAX_TEXT_BYTES", "Document", "read", "write"]
 

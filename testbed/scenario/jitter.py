@@ -39,10 +39,11 @@ def jittered(scenario: Scenario, seed: int) -> Scenario:
 def _varied(step: Step, dice: random.Random) -> Iterator[Step]:
     if isinstance(step, Sleep):
         yield Sleep(us=max(1, round(step.us * dice.uniform(1 - SLEEP_SPREAD, 1 + SLEEP_SPREAD))))
-    elif isinstance(step, Inject) and step.count > 1 and dice.random() < SPLITS:
-        first = dice.randint(1, step.count - 1)
-        yield msgspec.structs.replace(step, count=first)
+    elif isinstance(step, Inject) and step.total > 1 and dice.random() < SPLITS:
+        first = dice.randint(1, step.total - 1)
+        own = [frame.hex() for frame in step.own()]
+        yield msgspec.structs.replace(step, count=first, hex=tuple(own[:first]) or None)
         yield Sleep(us=SPLIT_GAP_US + dice.randint(0, 500))
-        yield msgspec.structs.replace(step, count=step.count - first)
+        yield msgspec.structs.replace(step, count=step.total - first, hex=tuple(own[first:]) or None)
     else:
         yield step

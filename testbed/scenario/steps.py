@@ -5,14 +5,14 @@ A new step is a class here and a member of :data:`AnyStep`; reading, saving, che
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
 
-import msgspec
 from msgspec import Meta
 
+from testbed.scenario.host_steps import MAX_BARRIER_FRAMES, DeviceStep, HostStep, Inject, Link
 from testbed.scenario.program import ALL, MAX_STEPS, Setting, StepKind
 from testbed.scenario.settings import NicRing
+from testbed.scenario.step import FrameBytes, Record, Step
 
 __all__ = [
     "MAX_BARRIER_FRAMES",
@@ -23,6 +23,7 @@ __all__ = [
     "Fill",
     "HostStep",
     "Inject",
+    "Link",
     "Record",
     "Repeat",
     "RxDrain",
@@ -36,91 +37,11 @@ __all__ = [
     "describe",
 ]
 
-MAX_BARRIER_FRAMES = 10_000  # QEMU's filter-buffer drops what lies beyond this
-MIN_FRAME_BYTES = 60
-MAX_FRAME_BYTES = 1514
 MAX_CHUNKS = 65536  # TB_MAX_CHUNKS of images/agent/protocol.h
 
 Amount: TypeAlias = (
     Annotated[int, Meta(ge=1, le=MAX_CHUNKS, description="how many, or all there are")] | Literal["all"]
 )
-FrameBytes: TypeAlias = Annotated[
-    int,
-    Meta(
-        ge=MIN_FRAME_BYTES,
-        le=MAX_FRAME_BYTES,
-        description="bytes of a frame without FCS, 1514 at most (MTU 1500)",
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One row of a program, its queue aside; see :class:`testbed.scenario.program.StepKind`."""
-
-    kind: StepKind
-    count: int = 0
-    a: int = 0
-    b: int = 0
-    c: int = 0
-
-
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="step"):
-    """A step; its tag is the word that users write."""
-
-    bare: ClassVar[str] = ""  # the field meant by `- word: value`
-    needs_socket: ClassVar[bool] = False  # makes sense only while an AF_XDP socket is bound
-
-    def records(self) -> tuple[Record, ...]:
-        """Return what the agent runs for this step, in order."""
-        raise NotImplementedError
-
-
-class HostStep(Step, frozen=True):
-    """A step that the host does while the guest stands still at a barrier."""
-
-    brings_frames: ClassVar[bool] = False
-
-    def records(self) -> tuple[Record, ...]:
-        """Return the barrier; the compiler gives it its number."""
-        return (Record(StepKind.HOST, b=int(self.brings_frames)),)
-
-
-class Inject(HostStep, frozen=True, tag="inject"):
-    """Numbered frames enter the guest's wire, all at one instant."""
-
-    bare: ClassVar[str] = "count"
-    brings_frames: ClassVar[bool] = True
-    count: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=MAX_BARRIER_FRAMES,
-            description="frames at one instant; QEMU drops more than 10000: split them by sleep_us: 1000",
-        ),
-    ]
-    bytes: FrameBytes = 64
-    verdict: Annotated[
-        Literal["redirect", "pass", "drop", "tx"] | None,
-        Meta(description="what these frames ask of the XDP program, where the setting verdict is by_frame"),
-    ] = None
-
-
-class Link(HostStep, frozen=True, tag="link"):
-    """Take the NIC's link down or bring it up, as if a cable were pulled or put in."""
-
-    bare: ClassVar[str] = "state"
-    state: Annotated[Literal["up", "down"], Meta(description="of the link")]
-
-
-class DeviceStep(HostStep, frozen=True, tag="device"):
-    """Tell the device model what to do; which commands there are and what they take is the NIC's to say."""
-
-    bare: ClassVar[str] = "command"
-    command: Annotated[str, Meta(pattern=r"^[a-z_]{1,32}\Z", description="a word of the NIC under test")]
-    arguments: Annotated[
-        dict[str, int | bool | str | None], Meta(description="what the command takes, beside the command")
-    ] = {}
 
 
 class RxDrain(Step, frozen=True, tag="rx_drain"):
@@ -395,6 +316,8 @@ def describe(step: Step) -> str:
     word = str(step.__struct_config__.tag)
     if isinstance(step, DeviceStep):
         return " ".join([word, step.command, *(f"{name}={value}" for name, value in step.arguments.items())])
+    if isinstance(step, Inject) and step.hex:
+        return f"{word} {step.total} frames of your own"
     values = {name: getattr(step, name) for name in step.__struct_fields__}
     given = [(name, value) for name, value in values.items() if value is not None]
     if isinstance(step, Repeat):

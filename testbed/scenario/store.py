@@ -76,11 +76,11 @@ def _read_file(path: Path) -> str:
 def load_text(text: str, origin: str, rules: Collection[str] | None = None) -> Scenario:
     """Return the scenario that YAML text describes.
 
-    :param origin: what messages call the text, usually its file.
+    :param origin: what messages call the text, usually its file; paths of captures count from its directory.
     :raise UsageError: as :func:`load`.
     """
     document = read(text, origin)
-    scenario = checked(document.data, document.error)
+    scenario = checked(document.data, document.error, Path(origin).parent)
     if rules is not None:
         check_rules(scenario, rules, document.error)
     return scenario

@@ -78,6 +78,7 @@ def _totals(steps: tuple[Step, ...]) -> Totals:
             sleep_us += step.times * inner.sleep_us
             continue
         records += len(step.records())
-        frames += step.count if isinstance(step, (Inject, StackSend, Tx)) else 0
+        frames += step.count if isinstance(step, (StackSend, Tx)) else 0
+        frames += step.total if isinstance(step, Inject) else 0
         sleep_us += step.us if isinstance(step, Sleep) else 0
     return Totals(records, frames, sleep_us)

@@ -34,7 +34,8 @@ SKB_SLOTS = 4
 def usable(trace: Trace, rows: npt.ArrayLike) -> Numbers:
     """Return for each row how many Rx descriptors have a buffer, or :data:`UNKNOWN`.
 
-    Counted since the queue's NAPI was last disabled: a driver that takes its ring down frees every buffer.
+    Counted since the queue's NAPI was last disabled: a driver that takes its ring down frees every buffer. Without a
+    socket the driver has buffers of its own.
     """
     at = np.asarray(rows, dtype=np.intp)
     allocated, consumed = trace.rows(Kind.XSK_ALLOC), _consumed(trace)
@@ -45,7 +46,9 @@ def usable(trace: Trace, rows: npt.ArrayLike) -> Numbers:
     begin = _last_before(disabled, at)
     bind = _last_before(trace.rows(Kind.STEP_BEGIN, a=StepKind.BIND), at)
     known = (bind >= 0) & (begin > bind)
-    known &= _last_before(trace.rows(Kind.STEP_BEGIN, a=StepKind.UNBIND), at) <= begin
+    steps = trace.rows(Kind.STEP_BEGIN)
+    closing = steps[np.isin(trace.events["a"][steps], (StepKind.UNBIND, StepKind.UMEM))]
+    known &= _last_before(closing, at) <= bind
     given = _between(allocated, begin, at, trace.field("a", allocated))
     count: Numbers = np.where(known, given - _between(consumed, begin, at), UNKNOWN)
     return count

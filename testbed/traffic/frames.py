@@ -2,10 +2,13 @@
 
 The filling depends on the sequence number, so that a stale buffer cannot look right. The checksum is zlib's
 crc32 of the frame from offset 14 on, with the checksum's own field 0.
+
+Frames of the user's own keep their bytes and carry their number behind them, in struct tb_trailer.
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +26,7 @@ __all__ = [
     "MAX_FRAME_BYTES",
     "MIN_FRAME_BYTES",
     "Numbered",
+    "numbered_behind",
     "numbered_frames",
     "parse",
 ]
@@ -33,6 +37,10 @@ HOST_MAC = "02:00:00:00:00:01"  # as images/agent/frame.c has it
 HEADER_BYTES = 14
 FILLING_AT = HEADER_BYTES + 16
 CHECKSUM_AT = HEADER_BYTES + 12
+TRAILER = struct.Struct(">5I")  # magic, sequence, bytes, checksum, verdict
+TRAILER_MAGIC = 0x54424F46
+VLAN_TYPES = (b"\x81\x00", b"\x88\xa8")
+XDP_PASS = 2
 MIN_FRAME_BYTES = 60
 MAX_FRAME_BYTES = 1514
 BATCH = 4096  # frames laid out at once; bounds memory
@@ -124,11 +132,50 @@ def _filling(sequences: NDArray[np.uint32], width: int) -> NDArray[np.uint8]:
     return np.add.outer(seeds, np.arange(width, dtype=np.uint64).astype(np.uint8))
 
 
+def numbered_behind(first: int, frames: list[bytes], verdict: int | None = None) -> list[bytes]:
+    """Return frames of the user's own, padded, each with struct tb_trailer of images/agent/protocol.h at its end.
+
+    :param first: sequence number of the first one.
+    :param verdict: XDP action; PASS by default.
+    """
+    numbered = []
+    for sequence, frame in enumerate(frames, first):
+        body = frame.ljust(MIN_FRAME_BYTES - TRAILER.size, b"\0")
+        start = _behind_tags(body, len(body))
+        length = len(body) + TRAILER.size - (start - HEADER_BYTES)
+        words = [TRAILER_MAGIC, sequence, length, 0, XDP_PASS if verdict is None else verdict]
+        words[3] = zlib.crc32(TRAILER.pack(*words), zlib.crc32(body[start:]))
+        numbered.append(body + TRAILER.pack(*words))
+    return numbered
+
+
+def _behind_tags(frame: bytes, end: int) -> int:
+    """Return where the frame goes on behind its EtherType, VLAN tags before ``end`` skipped."""
+    start = HEADER_BYTES
+    while frame[start - 2 : start] in VLAN_TYPES and start + 4 <= end:
+        start += 4
+    return start
+
+
 def parse(frame: bytes) -> Numbered | None:
     """Return what a frame from the guest says, or None if it is not a numbered one."""
-    if len(frame) < FILLING_AT or frame[12:14] != ETHERTYPE.to_bytes(2, "big"):
+    if len(frame) < FILLING_AT:
         return None
+    if frame[12:14] != ETHERTYPE.to_bytes(2, "big"):
+        return _parse_behind(frame)
     magic, sequence, length, checksum = (int.from_bytes(frame[at : at + 4], "big") for at in (14, 18, 22, 26))
     crc = zlib.crc32(frame[HEADER_BYTES:CHECKSUM_AT])
     crc = zlib.crc32(frame[FILLING_AT:], zlib.crc32(bytes(4), crc))
     return Numbered(sequence, magic == MAGIC and length == len(frame) and crc == checksum)
+
+
+def _parse_behind(frame: bytes) -> Numbered | None:
+    at = len(frame) - TRAILER.size
+    if at < HEADER_BYTES:
+        return None
+    magic, sequence, length, checksum, verdict = TRAILER.unpack(frame[at:])
+    if magic != TRAILER_MAGIC:
+        return None
+    start = _behind_tags(frame, at)
+    crc = zlib.crc32(TRAILER.pack(magic, sequence, length, 0, verdict), zlib.crc32(frame[start:at]))
+    return Numbered(sequence, length == len(frame) - (start - HEADER_BYTES) and crc == checksum)

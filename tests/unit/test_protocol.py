@@ -14,6 +14,7 @@ from testbed.guest.execute import PAYLOAD_OFFSET
 from testbed.guest.qemu import REAL_CLOCK
 from testbed.scenario import program
 from testbed.trace import events
+from testbed.traffic import frames
 from testbed.vfio_user.follower import DUE_OFFSET, FOLLOWS_OFFSET, NOW_OFFSET
 
 if TYPE_CHECKING:
@@ -41,12 +42,14 @@ SIZES = {
     "struct tb_exited": channel.Exited.LAYOUT.size,
     "struct tb_step": program.STEP.itemsize,
     "struct tb_event": events.EVENT.itemsize,
+    "struct tb_trailer": frames.TRAILER.size,
 }
 CONSTANTS = {
     "TB_MAGIC": channel.MAGIC,
     "TB_VERSION": channel.VERSION,
     "TB_MAX_STEPS": program.MAX_STEPS,
     "TB_ALL": program.ALL,
+    "TB_TRAILER_MAGIC": frames.TRAILER_MAGIC,
     "TB_PAYLOAD_OFFSET": PAYLOAD_OFFSET,
     "TB_ACTION_DEVICE": channel.ACTION_DEVICE,
 }

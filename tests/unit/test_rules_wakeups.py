@@ -264,6 +264,15 @@ def test_polls_that_go_on_or_start_anew_need_no_flag() -> None:
     assert outcome("rx-need-wakeup", socket(down)).outcome == "not-exercised"
 
 
+def test_without_a_socket_the_driver_has_buffers_of_its_own() -> None:
+    closed = step(StepKind.UNBIND, event(Kind.DISABLED, subject=10), event(Kind.ENABLE, subject=10))
+    idle = schedule() + poll(work=0)
+    assert (
+        outcome("rx-need-wakeup", socket(filled(1), poll(alloc(1), work=0), closed, idle)).outcome
+        == "not-exercised"
+    )
+
+
 def test_what_a_bind_allocates_is_of_no_poll() -> None:
     trace = trace_of(bound(alloc(0, 63)), schedule(), poll(work=0), settings=SETTINGS)
     assert outcome("rx-need-wakeup", trace).outcome == "not-exercised"

@@ -38,7 +38,7 @@ WRONG = [
     (HEAD + "- {fill: 1, tx: 2}", "expected one step, such as rx_drain: all, seen a mapping of 2"),
     (HEAD + "- ? [a]\n  : b", "f.yaml:3: steps[0]: expected one step"),
     (HEAD + "- fill\n- tx_kick: 3", "f.yaml:4: steps[1].tx_kick: expected nothing after the word, seen 3"),
-    (HEAD + "- inject", "f.yaml:3: steps[0].inject: expected the field count, seen none"),
+    (HEAD + "- inject", "f.yaml:3: steps[0].inject: expected the field count, frames or pcap, seen none"),
     (HEAD + "- inject: -1", "f.yaml:3: steps[0].inject: expected an integer, 1 to 10000, seen -1"),
     (HEAD + "- inject: 0", "seen 0"),
     (HEAD + "- inject: 1000000000", "seen 1000000000; count: frames at one instant; QEMU drops"),
@@ -54,7 +54,7 @@ WRONG = [
     ),
     (
         HEAD + "- inject: {step: rx_drain}",
-        "inject: expected a field out of count, bytes, verdict, seen 'step'",
+        "inject: expected a field out of count, bytes, verdict, frames, pcap, hex, seen 'step'",
     ),
     (HEAD + "- rx_drain: few", "expected an integer, 1 to 65536, or all, seen 'few'"),
     (HEAD + "- rx_drain: {count: {a: b}}", "steps[0].rx_drain.count: expected an integer"),

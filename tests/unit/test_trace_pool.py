@@ -77,10 +77,20 @@ def test_a_new_socket_has_nothing() -> None:
         [poll(alloc(3), work=0)],
         [step(StepKind.UMEM), step(StepKind.BIND), poll(alloc(3), work=0)],
         [START, step(StepKind.UNBIND)],
+        [START, step(StepKind.UNBIND, napi_disabled())],
+        [START, step(StepKind.UMEM, napi_disabled())],
         [bound(), filled(1)],
         [START, poll(verdict(1, Verdict.PASS), work=0)],
     ],
-    ids=["no bind", "never disabled", "unbound", "nothing allocated", "a frame without memory"],
+    ids=[
+        "no bind",
+        "never disabled",
+        "unbound",
+        "unbound and disabled",
+        "closed",
+        "nothing allocated",
+        "a frame without memory",
+    ],
 )
 def test_what_is_not_seen_is_unknown(parts) -> None:
     assert at_end(usable, *parts) < 0

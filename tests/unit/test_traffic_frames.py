@@ -7,7 +7,7 @@ import pytest
 from numpy.random import default_rng
 
 from testbed.errors import UsageError
-from testbed.traffic.frames import HOST_MAC, Numbered, numbered_frames, parse
+from testbed.traffic.frames import HOST_MAC, Numbered, numbered_behind, numbered_frames, parse
 
 GUEST = "02:00:00:00:00:02"
 
@@ -101,3 +101,47 @@ def test_importing_the_room_does_not_import_scapy() -> None:
     """It takes 0.3 to 1.4 s, and `testbed run` does not need it."""
     code = "import sys, testbed.traffic; sys.exit(any(name.startswith('scapy') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Frames of the user's own, with their number behind them
+
+PLAIN = bytes.fromhex("0200000000020200000000010800") + bytes(range(100))
+TAGGED = PLAIN[:12] + bytes.fromhex("81000005") + PLAIN[12:]
+TWICE = PLAIN[:12] + bytes.fromhex("88a80007") + TAGGED[12:]
+
+
+def test_a_frame_of_the_users_own_keeps_its_bytes_and_carries_its_number() -> None:
+    first, second = numbered_behind(7, [PLAIN, PLAIN[:14]])
+    assert first.startswith(PLAIN)
+    assert (parse(first), parse(second)) == (Numbered(7, intact=True), Numbered(8, intact=True))
+    assert (len(first), len(second)) == (len(PLAIN) + 20, 60)
+
+
+@pytest.mark.parametrize("frame", [TAGGED, TWICE], ids=["802.1Q", "802.1ad"])
+def test_a_tag_that_the_nic_strips_does_no_damage(frame: bytes) -> None:
+    (whole,) = numbered_behind(3, [frame])
+    assert parse(whole) == parse(whole[:12] + whole[16:]) == Numbered(3, intact=True)
+
+
+@pytest.mark.parametrize("at", [14, 60, 113, 120, 124])
+def test_a_changed_byte_of_it_is_seen(at: int) -> None:
+    (frame,) = numbered_behind(3, [PLAIN])
+    changed = frame[:at] + bytes([frame[at] ^ 1]) + frame[at + 1 :]
+    seen = parse(changed)
+    assert seen is not None
+    assert not seen.intact
+
+
+def test_a_part_of_it_is_no_whole() -> None:
+    (frame,) = numbered_behind(3, [PLAIN])
+    assert parse(frame[:-1]) is None
+    seen = parse(frame[:30] + frame[40:])
+    assert seen is not None
+    assert not seen.intact
+
+
+def test_it_says_what_the_program_shall_do() -> None:
+    assert [numbered_behind(0, [PLAIN], verdict)[0][-4:] for verdict in (None, 3)] == [
+        b"\0\0\0\2",
+        b"\0\0\0\3",
+    ]
