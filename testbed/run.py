@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Events = npt.NDArray[np.void]
 
-__all__ = ["Request", "Run", "check_commands", "prepare", "run"]
+__all__ = ["Request", "Run", "check_commands", "prepare", "run", "trace_of"]
 
 SETTLE_LIMIT_S = 10.0
 NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -166,13 +166,19 @@ def _run_guest(request: Request, made: Blueprint, program: Program, directory: P
         guest.machine.wire.settle(SETTLE_LIMIT_S)
         frames = guest.machine.wire.take_all()
         console = guest.machine.console_text()
-    trace = _trace(request, watch.clock, program, outcome, frames, console)
+    trace = trace_of(request, watch.clock, program, outcome, frames, console)
     return Run(_judged(request, watch, trace, len(frames)), trace, console)
 
 
-def _trace(
+def trace_of(
     request: Request, clock: Clock, program: Program, outcome: Outcome, frames: list[bytes], console: str
 ) -> Trace:
+    """Return the trace of a program that was run.
+
+    :param frames: what left the guest.
+    :raise Unsupported: driver or kernel cannot do what the set-up asks.
+    :raise GuestLost: a step was refused, or the guest died before the first one.
+    """
     events = with_device_rows(decode_events(outcome.events), outcome.device)
     _check_begun(program, outcome, events, console)
     numbered = [found.sequence for frame in frames if (found := parse(frame)) and found.intact]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from testbed.run import Run
 
-__all__ = ["RunDirectory", "RunFiles"]
+__all__ = ["RunDirectory", "RunFiles", "explained"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RunFiles:
 
         :raise HostError: the directory cannot be written to.
         """
-        with _explained(self.path):
+        with explained(self.path):
             (self.path / "console.log").write_text(run.console)
             (self.path / "scenario.yaml").write_text(save(from_json(msgspec.json.encode(run.result.program))))
             if run.trace is not None:
@@ -56,12 +56,12 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with _explained(path):
+        with explained(path):
             path.mkdir(parents=True, exist_ok=True)
         self._lock = filelock.FileLock(path / ".lock")
 
     def __enter__(self) -> Self:
-        with _explained(self._path):
+        with explained(self._path):
             self._lock.acquire(timeout=0)
         return self
 
@@ -73,13 +73,13 @@ class RunDirectory:
     def of_run(self, number: int, runs: int) -> RunFiles:
         """Return where run ``number`` of ``runs`` goes: the directory itself when there is only one."""
         path = self._path if runs == 1 else self._path / f"run-{number:0{len(str(runs))}}"
-        with _explained(path):
+        with explained(path):
             path.mkdir(exist_ok=True)
         return RunFiles(path)
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn what the operating system says about ``--out`` into one line."""
     try:
         yield

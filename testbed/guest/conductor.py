@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from testbed.guest.guest import Guest, Outcome
     from testbed.scenario import Program
 
-__all__ = ["conduct"]
+__all__ = ["Conductor", "conduct"]
 
 
 def conduct(guest: Guest, program: Program, timeout_s: float) -> Outcome:
@@ -22,23 +22,27 @@ def conduct(guest: Guest, program: Program, timeout_s: float) -> Outcome:
     :param timeout_s: limit in host time for all of it.
     :raise GuestLost: QEMU, the agent's channel or the wire went away.
     """
-    host = _Host(guest)
-
-    def act(barrier: Barrier) -> None:
-        host.do(program.actions[barrier.action])
-
-    return guest.run(program.steps.tobytes(), len(program.steps), act, timeout_s)
+    return Conductor(guest).run(program, timeout_s)
 
 
-class _Host:
-    """Does host steps; the frames it sends are numbered through."""
+class Conductor:
+    """Runs programs in a guest, one after the other; the frames it sends are numbered through all of them."""
 
     def __init__(self, guest: Guest) -> None:
+        self._guest = guest
         self._machine = guest.machine
         self._mac = ":".join(f"{byte:02x}" for byte in guest.ready.mac)
         self._next_sequence = 0
 
-    def do(self, step: HostStep) -> None:
+    def run(self, program: Program, timeout_s: float) -> Outcome:
+        """Run the next program; see :func:`conduct`."""
+
+        def act(barrier: Barrier) -> None:
+            self._do(program.actions[barrier.action])
+
+        return self._guest.run(program.steps.tobytes(), len(program.steps), act, timeout_s)
+
+    def _do(self, step: HostStep) -> None:
         match step:
             case Inject():
                 self._inject(step)

@@ -101,9 +101,11 @@ class Machine:
             memory=self.memory.fd,
             terminal=theirs[3].fileno() if blueprint.shape.terminal else -1,
             gdb=gdb.fileno() if gdb else -1,
+            counters=blueprint.probe.counters if blueprint.probe else -1,
         )
         command = command_line(blueprint, self.console, inherited, incoming=state is not None)
-        inputs = [blueprint.kernel, blueprint.initramfs, *([state] if state else [])]
+        probe = [blueprint.probe.plugin, blueprint.probe.leaders] if blueprint.probe else []
+        inputs = [blueprint.kernel, blueprint.initramfs, *probe, *([state] if state else [])]
         argv = toolchain.argv(command, read=inputs, write=[self.console.parent])
         self._process = self._launch(argv, inherited)
         for end in theirs:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from testbed.nic import Nic
 
-__all__ = ["GDB", "NIC_ID", "PACER", "Blueprint", "Clock", "Descriptors", "Shape", "command_line"]
+__all__ = ["GDB", "NIC_ID", "PACER", "Blueprint", "Clock", "Descriptors", "Probe", "Shape", "command_line"]
 
 Clock = Literal["virtual", "real"]
 NIC_ID = "nic"  # of the NIC under test
@@ -68,6 +68,7 @@ class Descriptors:
 
     :param wire: -1 when a device model has it. :param model: the directory with the device model's socket, or -1.
     :param terminal: -1 when the shape has none. :param gdb: -1 when there is no debugger.
+    :param counters: -1 when nobody counts basic blocks.
     """
 
     monitor: int
@@ -77,6 +78,7 @@ class Descriptors:
     terminal: int = -1
     gdb: int = -1
     model: int = -1
+    counters: int = -1
 
     def all(self) -> list[int]:
         """Return those that there are."""
@@ -112,8 +114,21 @@ def _person_arguments(shape: Shape, inherited: Descriptors) -> list[str]:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """A plugin that counts the basic blocks a guest executes; the guest notices nothing of it.
+
+    :param plugin: images/plugin/coverage.c, compiled. :param leaders: the file of addresses that it reads.
+    :param counters: descriptor of shared memory, a byte for each address.
+    """
+
+    plugin: Path
+    leaders: Path
+    counters: int
+
+
+@dataclass(frozen=True)
 class Blueprint:
-    """All that decides what a guest is before its first program.
+    """All that decides what a guest is before its first program, and who watches it.
 
     :param kernel: a bzImage. :param initramfs: a cpio archive.
     """
@@ -122,6 +137,7 @@ class Blueprint:
     nic: Nic
     kernel: Path
     initramfs: Path
+    probe: Probe | None = None
 
 
 def _emulated(nic: Nic, inherited: Descriptors) -> list[str]:
@@ -144,6 +160,12 @@ def _modelled(nic: Nic, shape: Shape, inherited: Descriptors) -> list[str]:
         **nic.device,
     }
     return ["-device", json.dumps(device)]
+
+
+def _probed(probe: Probe | None) -> list[str]:
+    if probe is None:
+        return []
+    return ["-plugin", f"{probe.plugin},leaders={probe.leaders},fd={probe.counters}"]
 
 
 def _memory(shape: Shape, fd: int) -> str:
@@ -185,6 +207,7 @@ def command_line(blueprint: Blueprint, console: Path, inherited: Descriptors, *,
         *(_modelled(nic, shape, inherited) if nic.model else _emulated(nic, inherited)),
         *("-device", "pvpanic", "-action", "panic=pause"),
         *_clock_arguments(shape),
+        *_probed(blueprint.probe),
         *_person_arguments(shape, inherited),
         *(("-incoming", "defer") if incoming else ()),
     ]

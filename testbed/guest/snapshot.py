@@ -3,18 +3,24 @@
 A snapshot is a directory of the cache, named by everything that decides what the guest is: QEMU, kernel, variants, NIC,
 shape and image. Every run starts from one, also the first: what happens at which tick of the virtual clock depends on
 when QEMU started, and this way it is the same for all.
+
+A guest can be saved again after a program, as a base from which many short programs start.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from testbed.cache import Origin, build_once, cache_dir, content_key
+from testbed.errors import GuestLost, Unsupported
 from testbed.guest.channel import Ready
+from testbed.guest.conductor import conduct
 from testbed.guest.guest import Guest, Shared
 from testbed.guest.machine import Machine
 from testbed.guest.qemu import Descriptors, command_line
@@ -25,12 +31,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from testbed.guest.qemu import Blueprint
+    from testbed.scenario import Program
     from testbed.toolchain import Toolchain
 
-__all__ = ["is_saved", "restored", "save"]
+__all__ = ["is_saved", "restored", "restored_base", "save", "save_base"]
 
 STATE = "state"
 AGENT = "agent.json"
+PAST = "events"
+BASE_LIMIT_S = 120.0
 
 
 class _Agent(msgspec.Struct):
@@ -41,7 +50,8 @@ class _Agent(msgspec.Struct):
 
 
 def _directory(toolchain: Toolchain, blueprint: Blueprint) -> Path:
-    command = command_line(blueprint, Path("console"), Descriptors(0, 0, 0, 0), incoming=False)
+    unprobed = replace(blueprint, probe=None)
+    command = command_line(unprobed, Path("console"), Descriptors(0, 0, 0, 0), incoming=False)
     model = model_sources(blueprint.nic.model) if blueprint.nic.model else []
     return cache_dir() / "snapshots" / content_key(toolchain.identity, *command, *model)
 
@@ -58,12 +68,51 @@ def save(toolchain: Toolchain, blueprint: Blueprint) -> Path:
     """
 
     def boot(target: Path) -> None:
-        with Machine(toolchain, blueprint, target) as machine:
+        with Machine(toolchain, replace(blueprint, probe=None), target) as machine:
             guest = Guest.boot(machine)
             machine.save(target / STATE)
         (target / AGENT).write_bytes(msgspec.json.encode(_Agent(guest.ready, guest.shared)))
 
     return build_once(_directory(toolchain, blueprint), boot, _origin(toolchain, blueprint))
+
+
+def save_base(toolchain: Toolchain, blueprint: Blueprint, program: Program) -> Path:
+    """Return the snapshot's directory of the guest after a program that injects nothing; made when there is none.
+
+    :raise Unsupported: driver or kernel refuses a step of the program.
+    :raise GuestLost: a step failed for another reason, or the guest died.
+    """
+    ready = save(toolchain, blueprint)
+
+    def lead(target: Path) -> None:
+        with restored(toolchain, replace(blueprint, probe=None), target) as guest:
+            outcome = conduct(guest, program, BASE_LIMIT_S)
+            if outcome.end is None:
+                raise GuestLost(f"the guest died on the way to a base: {outcome.death}")
+            if outcome.end.error:
+                why = os.strerror(-outcome.end.error)
+                raise Unsupported(
+                    f"driver or kernel refuses {program.describe(outcome.end.steps_done)}: {why}"
+                )
+            guest.machine.save(target / STATE)
+        (target / AGENT).write_bytes(msgspec.json.encode(_Agent(guest.ready, guest.shared)))
+        (target / PAST).write_bytes(outcome.events)
+
+    directory = ready.with_name(content_key(ready.name, program.steps.tobytes()))
+    origin = _origin(toolchain, blueprint)
+    about = f"{origin.about}, a base of fuzzing"
+    return build_once(directory, lead, Origin(about, (*origin.made_of, f"snapshots/{ready.name}")))
+
+
+@contextmanager
+def restored_base(
+    toolchain: Toolchain, blueprint: Blueprint, directory: Path, program: Program
+) -> Iterator[tuple[Guest, bytes]]:
+    """Give a guest as it stood after a program, and the events of that; see :func:`restored`."""
+    saved = save_base(toolchain, blueprint, program)
+    agent = msgspec.json.decode((saved / AGENT).read_bytes(), type=_Agent)
+    with Machine(toolchain, blueprint, directory, saved / STATE) as machine:
+        yield Guest(machine, agent.ready, agent.shared), (saved / PAST).read_bytes()
 
 
 def _origin(toolchain: Toolchain, blueprint: Blueprint) -> Origin:
