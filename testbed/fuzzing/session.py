@@ -85,6 +85,11 @@ class Session:
             request.toolchain, request.kernel, request.nic, shape_of(request.toolchain, "virtual")
         )
         self._bases = bases_for(request.nic, request.kernel.version)
+        if request.nic.model:
+            raise Unsupported(
+                f"{request.nic.name} cannot be fuzzed: a device model plays it, and a live guest needs QEMU's own",
+                "see `testbed list nics`",
+            )
         if not self._bases:
             raise Unsupported(
                 f"{request.nic.name} on {request.kernel.release} cannot be fuzzed: it has no zero copy",
