@@ -38,7 +38,7 @@ _ENTRY = re.compile(r"[0-9a-f]{16}(\.[0-9a-f]{16})?")  # how build_once and set-
 _LEFT = re.compile(r"\.(.+)\.(partial|removed)")
 _NEEDED_BY_SNAPSHOTS = {"images", "vmlinux"}  # of no use by themselves, and soon made again
 #: Can be made again at a cost, and takes much room: kept as long as it is used.
-_KEPT_WHILE_USED = {"built", "snapshots", "sources", "trees"}
+_KEPT_WHILE_USED = {"built", "digests", "snapshots", "sources", "trees"}
 _DAY_S = 86400
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from testbed.cache import content_key
+from testbed.cache import Origin, build_once, cache_dir, content_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from testbed.kernel.tree import Tree
 
-__all__ = ["Mirror", "digest_of"]
+__all__ = ["Mirror", "digest_of", "digests_of"]
 
 
 class _Known(msgspec.Struct, frozen=True, array_like=True):
@@ -115,6 +115,18 @@ def _look(root: Path, paths: Iterable[str], known: dict[str, _Known]) -> Iterato
             yield path, before
         elif stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode):
             yield path, _Known(seen.st_size, seen.st_mtime_ns, _digest(full, seen.st_mode))
+
+
+def digests_of(tree: Tree) -> dict[str, bytes]:
+    """Return the digest of every file of a tree that is never changed, by path; all are read once and for all."""
+    target = cache_dir() / "digests" / content_key(str(tree.path))
+
+    def fill(directory: Path) -> None:
+        found = {path: known.digest for path, known in _look(tree.path, tree.files(), {})}
+        (directory / "digests.msgpack").write_bytes(msgspec.msgpack.encode(found))
+
+    file = build_once(target, fill, Origin(f"digests of {tree.name}, {tree.version}", ())) / "digests.msgpack"
+    return msgspec.msgpack.decode(file.read_bytes(), type=dict[str, bytes])
 
 
 def digest_of(file: Path) -> bytes:

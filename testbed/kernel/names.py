@@ -18,6 +18,7 @@ from testbed.kernel.change import plan, with_changes
 from testbed.kernel.config import read_config
 from testbed.kernel.debian import cached, fetch
 from testbed.kernel.image import from_image
+from testbed.kernel.mirror import digests_of
 from testbed.kernel.overlay import overlay_of_digests, overlay_on
 from testbed.kernel.patch import Patch
 from testbed.kernel.source import has_linux_source
@@ -189,10 +190,8 @@ def _overlay(tree: Tree, stock: Kernel, toolchain: Toolchain, progress: Progress
         return overlay_on(stock, tree)
     if not has_linux_source(stock):
         return None
-    with workspace_of(source_tree(stock), toolchain, progress) as (_, mirror):
-        theirs = mirror.scan()
     with workspace_of(tree, toolchain, progress) as (_, mirror):
-        return overlay_of_digests(tree, mirror.scan(), theirs)
+        return overlay_of_digests(tree, mirror.scan(), digests_of(source_tree(stock)))
 
 
 def _of_version(version: str) -> Kernel | None:

@@ -3,18 +3,23 @@
 import os
 import shutil
 import subprocess
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from test_toolchain_accelerator import FakeToolchain
 
-from testbed.errors import UsageError
+from testbed.errors import BuildError, HostError, UsageError
 from testbed.kernel import parse
 from testbed.kernel.config import fragment, missing_options, options_of
 from testbed.kernel.kbuild import Folder, makefile_of, place_by_name
-from testbed.kernel.make import first_build_error
+from testbed.kernel.make import first_build_error, make, waiting_lock
 from testbed.kernel.mirror import Mirror
 from testbed.kernel.overlay import overlay_of_digests
 from testbed.kernel.tree import Tree, user_tree
+from testbed.toolchain.host import quiet
 from testbed.toolchain.recipe import IMAGES
 
 MAKEFILE = "# SPDX\nVERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n"
@@ -269,3 +274,65 @@ OUTPUT = {
 @pytest.mark.parametrize(("said", "first"), OUTPUT.values(), ids=OUTPUT)
 def test_the_first_error_of_a_build_is_found(said: str, first: str) -> None:
     assert first_build_error(said, Path("/w/source")) == first
+
+
+# A build that is interrupted
+
+
+class Making(FakeToolchain):
+    """Runs a shell script where the kernel would be built."""
+
+    def __init__(self, script: str) -> None:
+        super().__init__("")
+        self.script = script
+
+    def argv(self, command: Sequence[str], **_options: object) -> list[str]:
+        del command
+        return ["sh", "-c", self.script]
+
+
+STEP = "echo '  CC      kernel/fork.o'\n"
+
+
+def test_a_build_tells_how_far_it_is(tmp_path: Path) -> None:
+    told: list[str] = []
+    make(tmp_path, tmp_path, [], Making(STEP * 3), told.append)
+    assert told == ["1 steps: fork.o"]
+    assert not (tmp_path / "testbed.building").exists()
+
+
+def test_a_build_that_ended_is_gone_on_with_but_for_what_it_wrote_last(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"fork\.c:1:1: error: no"):
+        make(tmp_path, tmp_path, [], Making(STEP + "echo 'fork.c:1:1: error: no'; exit 2"), lambda _: None)
+    for name, age_s in (("old.o", 300), ("new.o", 0), ("vmlinux.o", 1), ("new.c", 0)):
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (OLD_S - age_s, OLD_S - age_s))
+    told: list[str] = []
+    make(tmp_path, tmp_path, [], Making(STEP), told.append)
+    assert told == ["going on after 1 steps, where a build ended", "2 steps: fork.o"]
+    assert {file.name for file in tmp_path.iterdir() if file.is_file()} == {"old.o", "new.c"}
+
+
+def test_a_full_disk_is_called_so(tmp_path: Path) -> None:
+    script = "echo 'fatal error: error writing to x.s: No space left on device'; exit 1"
+    with pytest.raises(HostError, match="the disk is full"):
+        make(tmp_path, tmp_path, [], Making(script), lambda _: None)
+
+
+def test_who_comes_second_is_told_to_wait(tmp_path: Path) -> None:
+    del tmp_path
+    told, begun = [], threading.Event()
+
+    def second() -> None:
+        with waiting_lock("trees-x", "tree:x", lambda _, line: told.append(line)):
+            begun.set()
+
+    with waiting_lock("trees-x", "tree:x", quiet):
+        thread = threading.Thread(target=second)
+        thread.start()
+        while not told:
+            time.sleep(0.01)
+        assert not begun.is_set()
+    thread.join(timeout=10)
+    assert begun.is_set()
+    assert told == ["waiting for another testbed that builds this tree"]
