@@ -36,11 +36,13 @@ FINDINGS = {
         "verdict-conservation",
     },
     ("igb", "large-frames"): {"chunk-single-owner"},
+    ("igb", "counters-persist"): {"statistics-agree"},
 }
 # The repairs with which all rules hold in the scenarios of a finding.
 REPAIRED = {
     "ring-full": ("igb/ring-full-exit",),
     "rebind-under-load": ("igb/ring-full-exit",),
+    "counters-persist": ("igb/counters-kept",),
     "fill-starved": ("igb/starved-ring-stops",),
     "recover-after-starvation": ("igb/starved-ring-stops",),
 }

@@ -140,6 +140,24 @@ def test_without_a_command_the_help_is_shown(testbed: CommandLine) -> None:
     assert said.err.startswith("Usage: testbed")
 
 
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (("statistics-agree", "statistics-agrees"), "w.toml:2: there is no rule statistics-agrees"),
+        (("igb", "igp"), "w.toml:2: there is no driver igp; known are e1000e, igb"),
+        (("reason", "raison"), "w.toml:2: in this waiver: Object contains unknown field `raison`"),
+        (("[[waiver]]", "[[waiver"), "w.toml: expected [[waiver]] tables"),
+    ],
+)
+def test_a_wrong_waiver_of_the_users_is_status_2_with_its_line(
+    testbed: CommandLine, tmp_path: Path, change: tuple[str, str], text: str
+) -> None:
+    waiver = '\n[[waiver]]\ndriver = "igb"\nrule = "statistics-agree"\nreason = "r"\nreference = "f"\ncontrol = "c"\n'
+    (tmp_path / "w.toml").write_text(waiver.replace(*change, 1))
+    said = testbed("run", "ring-full", "--nic", "igb", "--waivers", str(tmp_path / "w.toml"))
+    assert_one_line(said, 2, text)
+
+
 def test_what_is_no_result_is_status_2(testbed: CommandLine, tmp_path: Path) -> None:
     for text in ("", "{}", "[1, 2]", '{"schema_version": 99}', '{"schema_version": 1, "runs": []}', "\0\xff"):
         (tmp_path / "result.json").write_text(text)
