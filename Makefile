@@ -1,6 +1,7 @@
 # make demo    set everything up and show a real kernel bug, its obvious repair and its right one
 # make test    set everything up and run linters and all tests
 # make fuzz-device   feed the device models' server and models FUZZ_RUNS inputs each, and say which lines they reached
+# make test-report   look at reports in a real browser: Chromium is installed as the other packages of the host are
 # make setup   only set everything up; what is there already is left alone
 #
 # TESTBED_CACHE    where toolchain root, kernels, images and snapshots are kept (default: the user's cache directory)
@@ -19,7 +20,7 @@ DEVICE_TARGETS := $(wildcard fuzz/vfio_user_*.py fuzz/dwmac_*.py)
 FUZZ_RUNS ?= 1000000
 FUZZ_CORPUS ?= .fuzz
 
-.PHONY: demo test fuzz-device setup host clean
+.PHONY: demo test test-report fuzz-device setup host clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -31,6 +32,11 @@ test: setup
 	$(VENV)/bin/mypy
 	$(VENV)/bin/pytest tests/unit -n 2
 	$(VENV)/bin/pytest tests/guest -n $(TESTBED_GUESTS)
+
+test-report: $(VENV)/installed
+	$(MAKE) --no-print-directory host HOST_PACKAGES=chromium
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[dev,browser]'
+	$(VENV)/bin/pytest tests/browser
 
 fuzz-device: $(VENV)/installed
 	@set -e; for target in $(DEVICE_TARGETS); do \

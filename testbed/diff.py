@@ -27,10 +27,14 @@ CONTEXT = 8
 
 
 class Side(msgspec.Struct, frozen=True):
-    """The events around the parting in one run, as text: those before, and those it goes on with."""
+    """The events around the parting in one run, as text: those before, and those it goes on with.
+
+    :param row: of the first event that the other run does not have there; None when nothing comes any more.
+    """
 
     before: list[str]
     after: list[str]
+    row: int | None = None
 
 
 class Parting(msgspec.Struct, frozen=True):
@@ -142,6 +146,7 @@ def _side(trace: Trace, rows: Rows, at: int, context: int) -> Side:
     return Side(
         before=list(event_lines(trace.events, range(max(0, last - context + 1), last + 1))),
         after=list(event_lines(trace.events, range(first, min(end, first + context)))),
+        row=first if first < end else None,
     )
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Events = npt.NDArray[np.void]
 
-__all__ = ["Request", "Run", "check_commands", "prepare", "run", "trace_of"]
+__all__ = ["Request", "Run", "check_commands", "host_steps", "prepare", "run", "trace_of"]
 
 SETTLE_LIMIT_S = 10.0
 NOT_SUPPORTED = {errno.EOPNOTSUPP, errno.ENOTSUP}
@@ -184,8 +184,8 @@ def trace_of(
     numbered = [found.sequence for frame in frames if (found := parse(frame)) and found.intact]
     settings: dict[str, object] = msgspec.to_builtins(request.scenario.settings)
     log = console.splitlines()
-    host_steps = _host_steps(program, events)
-    bursts = [(number, step.total) for number, step in host_steps if isinstance(step, Inject)]
+    done = host_steps(program, events)
+    bursts = [(number, step.total) for number, step in done if isinstance(step, Inject)]
     return Trace(
         events=with_splat_rows(events, log),
         lost=outcome.lost,
@@ -198,7 +198,7 @@ def trace_of(
         death=outcome.death,
         injected=sum(count for _, count in bursts),
         bursts=bursts,
-        links=[(number, step.state == "up") for number, step in host_steps if isinstance(step, Link)],
+        links=[(number, step.state == "up") for number, step in done if isinstance(step, Link)],
         steps=program.steps,
         clock=clock,
         wire_sequences=np.array(numbered, dtype=np.int64),
@@ -229,7 +229,7 @@ def _check_begun(program: Program, outcome: Outcome, events: Events, console: st
         raise GuestLost(f"{where} failed: {why}")
 
 
-def _host_steps(program: Program, events: Events) -> list[tuple[int, HostStep]]:
+def host_steps(program: Program, events: Events) -> list[tuple[int, HostStep]]:
     """Return what the host did and in which step, in order: the barriers that were reached."""
     done = events["subject"][events["kind"] == Kind.STEP_END]
     barriers = done[program.steps["kind"][done] == StepKind.HOST].tolist()

@@ -1,0 +1,70 @@
+"""``testbed report DIR [DIR]``: runs as a page to look at, or as a trace for Perfetto."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from testbed.diff import parting
+from testbed.errors import HostError, UsageError
+from testbed.recorded import Recorded, load_recorded, load_several
+from testbed.report.perfetto import perfetto_trace
+
+__all__ = ["command"]
+
+_NAMES = {"html": "report.html", "perfetto": "report.perfetto.json"}
+
+
+@click.command("report")
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("other", required=False, type=click.Path(path_type=Path))
+@click.option("--html", "form", flag_value="html", default=True, help="Write a page (the default).")
+@click.option("--perfetto", "form", flag_value="perfetto", help="Write a trace that ui.perfetto.dev opens.")
+@click.option("--out", type=click.Path(path_type=Path), help="The file; by default one in DIRECTORY.")
+def command(*, directory: Path, other: Path | None, form: str, out: Path | None) -> None:
+    """Write one file, which needs no network, of what --out kept in DIRECTORY, and print its name.
+
+    A run gets its timeline, a matrix its grid of verdicts and the timelines of its runs. With OTHER, the timelines of
+    two runs stand above each other, and the place where they part is marked.
+    """
+    runs = [load_recorded(directory), load_recorded(other)] if other else load_several(directory)
+    match form:
+        case "perfetto":
+            text = perfetto_trace(_drawable(runs))
+        case _:
+            text = _page(runs, pair=other is not None)
+    file = out or directory / _NAMES[form]
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        partial.write_text(text)
+        partial.replace(file)
+    except OSError as error:
+        raise HostError(f"cannot write {file}: {error.strerror}", "choose another --out") from error
+    click.echo(file)
+
+
+def _page(runs: list[Recorded], *, pair: bool) -> str:
+    from testbed.report.page import matrix_page, pair_page, run_page
+
+    if pair:
+        a, b = _drawable(runs)
+        return pair_page(a, b, parting(a.trace, b.trace) if a.trace and b.trace else None)
+    return matrix_page(runs) if runs[0].place else run_page(runs[0])
+
+
+def _drawable(runs: list[Recorded]) -> list[Recorded]:
+    """Return the runs, of each of which there is something to draw.
+
+    :raise UsageError: they are those of a matrix, or one left no trace.
+    """
+    if runs[0].place:
+        raise UsageError(
+            f"expected one run, seen the {len(runs)} runs of a matrix", f"name one, as in {runs[0].path}"
+        )
+    for run in runs:
+        if run.trace is None:
+            raise UsageError(
+                f"the run in {run.path} left no trace: {run.result.error}", "name a run that came to its end"
+            )
+    return runs
