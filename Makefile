@@ -17,10 +17,13 @@ HOST_PACKAGES := bubblewrap mmdebstrap uidmap
 
 # Fuzz targets of device models; what each of them is there to reach is what its file names COVERS.
 DEVICE_TARGETS := $(wildcard fuzz/vfio_user_*.py fuzz/dwmac_*.py)
+# Fuzz targets of what reads bytes from others: files, the agent, a guest's memory.
+HOST_TARGETS := fuzz/scenario_parser.py fuzz/agent_channel.py fuzz/trace_decoder.py
+FUZZ_SECONDS ?= 30
 FUZZ_RUNS ?= 1000000
 FUZZ_CORPUS ?= .fuzz
 
-.PHONY: demo test test-report fuzz-device setup host clean
+.PHONY: demo test test-report fuzz-device fuzz-smoke setup host clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -45,6 +48,14 @@ fuzz-device: $(VENV)/installed
 		$(VENV)/bin/python $$target -runs=$(FUZZ_RUNS) -max_len=600 -len_control=0 -verbosity=0 \
 			-artifact_prefix=$$corpus- $$corpus; \
 		$(VENV)/bin/python fuzz/line_coverage.py $$target $$corpus; \
+	done
+
+fuzz-smoke: $(VENV)/installed
+	@set -e; for target in $(HOST_TARGETS) $(DEVICE_TARGETS); do \
+		corpus=$(FUZZ_CORPUS)/$$(basename $$target .py); mkdir -p $$corpus; \
+		echo "$$target: $(FUZZ_SECONDS) s"; \
+		$(VENV)/bin/python $$target -max_total_time=$(FUZZ_SECONDS) -max_len=700 -len_control=0 -verbosity=0 \
+			-artifact_prefix=$$corpus- $$corpus; \
 	done
 
 setup: $(VENV)/installed

@@ -1,4 +1,4 @@
-"""The fuzz targets of device models: a short run is clean, and a planted fault is found."""
+"""The fuzz targets: a short run is clean, and a planted fault is found."""
 
 from __future__ import annotations
 
@@ -43,3 +43,28 @@ def test_a_check_that_is_missing_is_found(fault: str, tmp_path: Path) -> None:
     done = fuzz("vfio_user_protocol", 20_000, tmp_path, FAULTS[fault])
     assert done.returncode != 0, f"{fault}: not found"
     assert "AssertionError" in done.stderr + done.stdout
+
+
+# What is taken out of those who read bytes from others.
+HOST_FAULTS = {
+    "scenario_parser": """
+load = t.load_text
+t.load_text = lambda text, origin: load(text, origin) if text.isascii() else 1 / 0
+""",
+    "agent_channel": "t.End.of = classmethod(lambda cls, message: cls(*cls.LAYOUT.unpack(message.payload)))\n"
+    "t.DECODERS[t.MessageType.END] = t.End.of",
+    "trace_decoder": "t.decode_events = lambda data: t.np.frombuffer(data, dtype=t.EVENT)",
+}
+
+
+@pytest.mark.parametrize("target", HOST_FAULTS)
+def test_a_short_run_on_bytes_of_others_is_clean(target: str, tmp_path: Path) -> None:
+    done = fuzz(target, 150, tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "Done 150 runs" in done.stderr
+
+
+@pytest.mark.parametrize("target", HOST_FAULTS)
+def test_a_reader_that_does_not_check_is_found(target: str, tmp_path: Path) -> None:
+    done = fuzz(target, 3000, tmp_path, HOST_FAULTS[target])
+    assert done.returncode != 0, done.stderr[-1000:]
