@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from testbed.cache import Origin, build_once, cache_dir, content_key
 from testbed.errors import BuildError
 from testbed.image.cpio import archive
+from testbed.toolchain.recipe import IMAGES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_BYTES", "SOURCES", "build", "key", "with_modules"]
 
-SOURCES = Path(__file__).resolve().parents[2] / "images"
+SOURCES = IMAGES
 MAX_BYTES = 8 << 20
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 LIBRARIES = ("libbpf.so.1", "libelf.so.1", "libz.so.1", "libzstd.so.1", "libc.so.6")

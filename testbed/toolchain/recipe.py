@@ -11,7 +11,8 @@ from testbed.errors import HostError
 
 __all__ = ["IMAGES", "KernelRecipe", "Recipe", "RootRecipe", "SourceRecipe", "load_recipe"]
 
-IMAGES = Path(__file__).resolve().parents[2] / "images"
+#: In a checkout testbed/images is a link to images/; in an installed package it is the folder itself.
+IMAGES = (Path(__file__).parents[1] / "images").resolve()
 
 
 class RootRecipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
