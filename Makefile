@@ -2,6 +2,8 @@
 # make test    set everything up and run linters and all tests
 # make fuzz-device   feed the device models' server and models FUZZ_RUNS inputs each, and say which lines they reached
 # make test-report   look at reports in a real browser: Chromium is installed as the other packages of the host are
+# make test-vagrant   install Debian's vagrant and vagrant-libvirt; check the Vagrantfile, and its provisioning in a
+#                fresh Debian
 # make setup   only set everything up; what is there already is left alone
 #
 # TESTBED_CACHE    where toolchain root, kernels, images and snapshots are kept (default: the user's cache directory)
@@ -23,7 +25,7 @@ FUZZ_SECONDS ?= 30
 FUZZ_RUNS ?= 1000000
 FUZZ_CORPUS ?= .fuzz
 
-.PHONY: demo test test-report fuzz-device fuzz-smoke setup host clean
+.PHONY: demo test test-report test-vagrant fuzz-device fuzz-smoke setup host clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -57,6 +59,10 @@ fuzz-smoke: $(VENV)/installed
 		$(VENV)/bin/python $$target -max_total_time=$(FUZZ_SECONDS) -max_len=700 -len_control=0 -verbosity=0 \
 			-artifact_prefix=$$corpus- $$corpus; \
 	done
+
+test-vagrant: HOST_PACKAGES += vagrant vagrant-libvirt
+test-vagrant: $(VENV)/installed
+	$(VENV)/bin/pytest tests/vagrant
 
 setup: $(VENV)/installed
 	$(VENV)/bin/testbed setup
