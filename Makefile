@@ -60,8 +60,8 @@ fuzz-smoke: $(VENV)/installed
 			-artifact_prefix=$$corpus- $$corpus; \
 	done
 
-test-vagrant: HOST_PACKAGES += vagrant vagrant-libvirt
 test-vagrant: $(VENV)/installed
+	$(MAKE) --no-print-directory host HOST_PACKAGES='vagrant vagrant-libvirt'
 	$(VENV)/bin/pytest tests/vagrant
 
 setup: $(VENV)/installed

@@ -14,7 +14,7 @@ from testbed.errors import HostError, TestbedError, UsageError
 
 __all__ = ["main"]
 
-_NO_COMMANDS = {"changes", "output"}
+_NO_COMMANDS = {"changes", "manual", "output"}
 
 
 class _Commands(click.Group):

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from testbed.bench import FULL, QUICK, bench
+from testbed.cli.manual import manual
 from testbed.report import console_for
 from testbed.report.terminal import plain_table
 from testbed.toolchain import open_toolchain
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-@click.command("bench")
+@click.command(
+    "bench",
+    epilog=manual(
+        "testbed bench",
+        "testbed bench --quick --json >here.json",
+        _0="all targets are met",
+        _1="a target is missed",
+    ),
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--quick", is_flag=True, help="Measure each thing less often: 3 repetitions instead of 20.")
 def command(*, as_json: bool, quick: bool) -> None:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from testbed.cache import cache_dir
+from testbed.cli.manual import manual
 from testbed.inventory import DAYS, examine, prune
 from testbed.report import console_for
 from testbed.report.terminal import plain_table
@@ -24,7 +25,14 @@ __all__ = ["command"]
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-@click.command("cache")
+@click.command(
+    "cache",
+    epilog=manual(
+        "testbed cache",
+        "testbed cache --prune --days 3",
+        _0="done",
+    ),
+)
 @click.option(
     "--prune", "prune_it", is_flag=True, help="Remove what is stale or was left by a killed testbed."
 )

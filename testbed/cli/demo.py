@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from testbed.cli.manual import manual
 from testbed.demo import demonstrate, sentence
 from testbed.report import comparison, console_for
 from testbed.toolchain import open_toolchain
@@ -13,7 +14,14 @@ from testbed.toolchain import open_toolchain
 __all__ = ["command"]
 
 
-@click.command("demo")
+@click.command(
+    "demo",
+    epilog=manual(
+        "testbed demo",
+        _0="it shows what it should",
+        _1="it does not",
+    ),
+)
 def command() -> None:
     """Run ring-full on igb three times: stock, with the obvious repair, with the right one."""
     console = console_for(sys.stdout)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from testbed.cli.manual import manual
 from testbed.cli.output import setting_pairs
 from testbed.cli.setup import shown_progress
 from testbed.diff import CONTEXT, compare
@@ -21,7 +22,16 @@ from testbed.run_directory import RunDirectory, RunFiles
 __all__ = ["command"]
 
 
-@click.command("diff")
+@click.command(
+    "diff",
+    epilog=manual(
+        "testbed diff ring-full '' @variant=igb/ring-full-exit --nic igb",
+        "testbed diff rx-steady debian:trixie tree:linux --nic e1000e --out both",
+        _0="the sequences of events are equal",
+        _1="they are not",
+        _4="a NIC, driver or kernel cannot run this scenario",
+    ),
+)
 @click.argument("scenario")
 @click.argument("a")
 @click.argument("b")

@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from testbed.cli.manual import manual
 from testbed.doctor import examine, usable
 from testbed.errors import HostError
 
@@ -17,7 +18,14 @@ __all__ = ["command"]
 _MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "bad": "[red]bad[/]"}
 
 
-@click.command("doctor")
+@click.command(
+    "doctor",
+    epilog=manual(
+        "testbed doctor",
+        "testbed doctor --json",
+        _0="scenarios can be run here",
+    ),
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
     """Say what works on this machine, by trying it, and what to do about what does not."""

@@ -13,6 +13,7 @@ import click
 
 from testbed import nic as nics
 from testbed.cli.changes import KernelOptions, resolve_aloud
+from testbed.cli.manual import manual
 from testbed.errors import TestbedError
 from testbed.executable import read_program
 from testbed.guest import Command, execute
@@ -70,7 +71,16 @@ def find_guest(nic: str, kernel: str) -> Found:
     return Found(toolchain, resolve_aloud(spec, toolchain), chosen)
 
 
-@click.command("exec", cls=KernelOptions, context_settings={"allow_interspersed_args": False})
+@click.command(
+    "exec",
+    cls=KernelOptions,
+    context_settings={"allow_interspersed_args": False},
+    epilog=manual(
+        "testbed exec --nic igb -- ./probe --verbose",
+        "testbed exec --nic e1000e --kernel debian:trixie --timeout 10 -- ./probe",
+        _0="the program ended with 0; any other status of its own is passed on, 128+N for signal N",
+    ),
+)
 @click.argument("program", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @guest_options

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from testbed.cli.changes import KernelOptions
+from testbed.cli.manual import manual
 from testbed.cli.setup import shown_progress
 from testbed.errors import UsageError
 from testbed.fuzzing.campaign import Campaign, plant
@@ -21,7 +22,6 @@ from testbed.fuzzing.explain import explain, read_input
 from testbed.fuzzing.input_model import decode
 from testbed.fuzzing.session import Seen
 from testbed.fuzzing.worker import Task, request_for
-from testbed.image import SOURCES
 from testbed.result import SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_SEEDS = SOURCES.parent / "fuzz" / "seeds" / "minimal"
+_SEEDS = Path(__file__).parents[1] / "fuzzing" / "seeds" / "minimal"
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _MIB_PER_JOB = 900  # two guests and what judges them
 _LINE_EVERY_S = 10.0
@@ -45,7 +45,17 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
     raise click.BadParameter(f"expected a time above 0 such as 10m, seen {value!r}", ctx, param)
 
 
-@click.command("fuzz", cls=KernelOptions)
+@click.command(
+    "fuzz",
+    cls=KernelOptions,
+    epilog=manual(
+        "testbed fuzz --nic igb --time 10m --corpus igb",
+        "testbed fuzz --nic igb --kernel tree:linux --seeds library --jobs 2",
+        "testbed fuzz --explain input",
+        _0="no finding repeats",
+        _1="the corpus holds a finding that repeats",
+    ),
+)
 @click.option("--nic", help="The emulated NIC; see `testbed list nics`.")
 @click.option(
     "--time", "seconds", callback=_duration, default="10m", help="How long: 30s, 10m, 8h; 10m by default."

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from testbed.cli.changes import KernelOptions, resolve_aloud
+from testbed.cli.manual import manual
 from testbed.cli.setup import shown_progress
 from testbed.errors import UsageError
 from testbed.kernel import parse, resolve
@@ -21,7 +22,13 @@ def command() -> None:
     """Fetch a kernel's source, or build a kernel."""
 
 
-@command.command("source")
+@command.command(
+    "source",
+    epilog=manual(
+        "testbed kernel source debian:trixie-backports linux",
+        _0="done",
+    ),
+)
 @click.argument("name")
 @click.argument("directory", type=click.Path(path_type=Path))
 def source(name: str, directory: Path) -> None:
@@ -35,7 +42,16 @@ def source(name: str, directory: Path) -> None:
     click.echo(f"{directory}: Linux {kernel.release}, {kernel.package}", err=True)
 
 
-@command.command("build", cls=KernelOptions)
+@command.command(
+    "build",
+    cls=KernelOptions,
+    epilog=manual(
+        "testbed kernel build --kernel tree:linux --debug",
+        "testbed kernel build --patch fix.patch",
+        _0="it is in the cache",
+        _4="this kernel cannot be built so",
+    ),
+)
 def build(kernel: str) -> None:
     """Build the kernel that --kernel and its companions ask for, so that runs find it in the cache."""
     built = resolve_aloud(parse(kernel), open_toolchain())

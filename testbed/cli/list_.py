@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from testbed import nic, rules, scenario
+from testbed.cli.manual import manual
 from testbed.kernel import default_kernel, known_kernels, known_variants
 from testbed.kernel.debian import cached
 
@@ -76,7 +77,14 @@ _LISTS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-@click.command("list")
+@click.command(
+    "list",
+    epilog=manual(
+        "testbed list scenarios",
+        "testbed list rules --json",
+        _0="done",
+    ),
+)
 @click.argument("what", type=click.Choice(list(_LISTS)))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(what: str, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name

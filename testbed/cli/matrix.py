@@ -13,6 +13,7 @@ from typing import Any
 import click
 import msgspec
 
+from testbed.cli.manual import manual
 from testbed.errors import UsageError
 from testbed.matrix import Done, Product, orders, read_product, run_all, shard
 from testbed.report import console_for, matrix_junit, matrix_ktap, matrix_table, severity, verdict_of
@@ -24,7 +25,16 @@ __all__ = ["command"]
 _FACTORS = ("nics", "kernels", "variants", "scenarios", "clocks", "seeds")
 
 
-@click.command("matrix")
+@click.command(
+    "matrix",
+    epilog=manual(
+        "testbed matrix --nics igb,e1000e --kernels ,debian:trixie --out nightly",
+        "testbed matrix nightly.toml --shard 2/5 --out nightly --junit >nightly.xml",
+        _0="no run violates a rule, and none is broken",
+        _1="a rule is violated in a run",
+        _3="a run is broken, and no rule is violated",
+    ),
+)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--nics", help="NICs, with commas between them.")
 @click.option("--kernels", help="KERNELs, with commas between them; the newest of Debian by default.")

@@ -9,6 +9,7 @@ import click
 import msgspec
 from rich.text import Text
 
+from testbed.cli.manual import manual
 from testbed.errors import UsageError
 from testbed.kernel import check_names
 from testbed.mutate import Catch, catch_all, tasks
@@ -26,7 +27,14 @@ STYLE = {
 }
 
 
-@click.command("mutate")
+@click.command(
+    "mutate",
+    epilog=manual(
+        "testbed mutate --named --nic igb",
+        _0="every judged variant is caught",
+        _1="one survives",
+    ),
+)
 @click.option("--nic", required=True, help="The emulated NIC; see `testbed list nics`.")
 @click.option("--named", is_flag=True, help="The named variants of images/variants.")
 @click.option("--kernel", default="", help="The newest distribution kernel by default.")

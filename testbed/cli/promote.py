@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from testbed.cli.manual import manual
 from testbed.cli.shrink import SHRUNK, violated_rule
 from testbed.fuzzing.promote import promote
 from testbed.result import load_result
@@ -15,7 +16,12 @@ from testbed.scenario import from_json, load
 __all__ = ["command"]
 
 
-@click.command("promote")
+@click.command(
+    "promote",
+    epilog=manual(
+        "testbed promote fuzz-igb/findings/ring-full-exit-1 --into tests", _0="both files are written"
+    ),
+)
 @click.argument("finding", type=click.Path(path_type=Path))
 @click.option(
     "--into", type=click.Path(path_type=Path), default=Path("tests"), help="The directory; tests by default."

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from testbed.cli.manual import manual
 from testbed.errors import UsageError
 from testbed.replay import replay
 from testbed.report import console_for, run_report
@@ -16,7 +17,16 @@ from testbed.toolchain import open_toolchain
 __all__ = ["command"]
 
 
-@click.command("replay")
+@click.command(
+    "replay",
+    epilog=manual(
+        "testbed replay result",
+        "testbed replay result/result.json --json",
+        _0="the sequence of events is the same",
+        _1="it is another one",
+        _4="this NIC, driver or kernel cannot run the scenario",
+    ),
+)
 @click.argument("result", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the new run as one JSON document.")
 @click.option(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from testbed.cli.manual import manual
 from testbed.diff import parting
 from testbed.errors import HostError, UsageError
 from testbed.recorded import Recorded, load_recorded, load_several
@@ -16,7 +17,15 @@ __all__ = ["command"]
 _NAMES = {"html": "report.html", "perfetto": "report.perfetto.json"}
 
 
-@click.command("report")
+@click.command(
+    "report",
+    epilog=manual(
+        "testbed report result",
+        "testbed report stock repaired --out both.html",
+        "testbed report result --perfetto",
+        _0="the file is written",
+    ),
+)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("other", required=False, type=click.Path(path_type=Path))
 @click.option("--html", "form", flag_value="html", default=True, help="Write a page (the default).")

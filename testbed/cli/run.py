@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from testbed.cli.changes import KernelOptions
+from testbed.cli.manual import manual
 from testbed.cli.output import bisect_status, setting_pairs
 from testbed.cli.setup import shown_progress
 from testbed.errors import UsageError
@@ -39,7 +40,21 @@ class _Seconds(click.FloatRange):
         return self.fail(f"{value} is not a number", param, ctx) if math.isnan(seconds) else seconds
 
 
-@click.command("run", cls=KernelOptions)
+@click.command(
+    "run",
+    cls=KernelOptions,
+    epilog=manual(
+        "testbed run ring-full --nic igb",
+        "testbed run ./mine.yaml --nic igb --set rx_ring=128 --out result",
+        "testbed run rx-steady --nic igb --patch fix.patch --mail",
+        "git bisect run testbed run ring-full --nic igb --kernel tree:. --rule 22 --bisect",
+        _0="every judged rule holds or is waived",
+        _1="a rule is violated",
+        _2="wrong usage: an unknown name, a wrong file or value; 128 with --bisect",
+        _3="the environment or the run is broken; 125 with --bisect",
+        _4="this NIC, driver or kernel cannot run it; 125 with --bisect",
+    ),
+)
 @click.argument("scenario")
 @click.option("--nic", required=True, help="The emulated NIC; see `testbed list nics`.")
 @click.option(

@@ -12,6 +12,7 @@ from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from testbed.cache import cache_dir
+from testbed.cli.manual import manual
 from testbed.setup import set_up
 
 if TYPE_CHECKING:
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["command", "shown_progress"]
 
 
-@click.command("setup")
+@click.command(
+    "setup",
+    epilog=manual(
+        "testbed setup",
+        "testbed setup --refresh",
+        _0="everything is there",
+    ),
+)
 @click.option(
     "--refresh", is_flag=True, help="Take the newest packages and kernels, also when there are some."
 )

@@ -14,6 +14,7 @@ import click
 
 from testbed.cli.changes import KernelOptions
 from testbed.cli.exec import Pipes, exit_status, find_guest, guest_options
+from testbed.cli.manual import manual
 from testbed.errors import GuestLost, HostError, UsageError
 from testbed.executable import read_program
 from testbed.guest import Command, execute
@@ -41,7 +42,16 @@ _SCRIPT_LIMIT_S = 600.0
 _PERSON_LIMIT_S = 86400.0
 
 
-@click.command("shell", cls=KernelOptions)
+@click.command(
+    "shell",
+    cls=KernelOptions,
+    epilog=manual(
+        "testbed shell --nic igb",
+        "echo 'ip -s link show eth0' | testbed shell --nic igb",
+        "testbed shell --nic igb --gdb 1234",
+        _0="the shell ended with 0; any other status of its own is passed on",
+    ),
+)
 @guest_options
 @click.option("--timeout", type=click.FloatRange(1, 86400), help="Seconds until the guest is ended.")
 @click.option(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from testbed.cli.manual import manual
 from testbed.report import console_for, evidence_lines, run_report
 from testbed.result import load_result, trace_path
 from testbed.rules import rule_named
@@ -15,7 +16,14 @@ from testbed.trace import load_events
 __all__ = ["command"]
 
 
-@click.command("show")
+@click.command(
+    "show",
+    epilog=manual(
+        "testbed show result",
+        "testbed show result ring-full-exit",
+        _0="done",
+    ),
+)
 @click.argument("result", type=click.Path(path_type=Path))
 @click.argument("rule", required=False)
 def command(result: Path, rule: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.cli.manual import manual
 from testbed.errors import UsageError
 from testbed.fuzzing.shrink import shrink
 from testbed.replay import recorded_request
@@ -25,7 +26,14 @@ __all__ = ["command", "violated_rule"]
 SHRUNK = "shrunk.yaml"
 
 
-@click.command("shrink")
+@click.command(
+    "shrink",
+    epilog=manual(
+        "testbed shrink fuzz-igb/findings/ring-full-exit-1",
+        "testbed shrink result --rule ring-full-exit",
+        _0="a smallest scenario is kept",
+    ),
+)
 @click.argument("finding", type=click.Path(path_type=Path))
 @click.option("--rule", help="The rule that is to stay violated; the first violated one by default.")
 def command(*, finding: Path, rule: str | None) -> None:
