@@ -43,7 +43,7 @@ def run(*argv: str | Path, cwd: Path) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel from a copy: setuptools leaves its work where the sources are."""
     source, wheels = (tmp_path_factory.mktemp(name) for name in ("source", "wheels"))
-    for name in ("testbed", "images"):
+    for name in ("testbed", "images", "fuzz"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(CHECKOUT / name, source / name, symlinks=True, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -66,12 +66,15 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin"
 
 
-def test_the_wheel_has_all_that_guests_are_made_of(wheel: Path) -> None:
+def test_the_wheel_has_all_that_guests_and_campaigns_begin_with(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     parts = [path for path in IMAGES.rglob("*") if path.is_file()]
     library = (CHECKOUT / "testbed/scenario/library").glob("*.yaml")
     needed = {f"testbed/images/{path.relative_to(IMAGES)}" for path in parts}
     needed |= {f"testbed/scenario/library/{path.name}" for path in library}
+    needed |= {
+        f"testbed/fuzzing/seeds/{seed}" for seed in ("minimal/receive-one.yaml", "minimal/send-one.yaml")
+    }
     assert len(needed) > 60
     assert needed <= held
 
