@@ -16,8 +16,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def build(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
     argv = [
         sys.executable,
-        "-W",
-        "ignore",
         "-m",
         "mkdocs",
         "build",
