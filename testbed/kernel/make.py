@@ -114,7 +114,12 @@ def make(
 def first_build_error(said: str, source: Path) -> str:
     """Return the first error of a build's output, with paths as they are in the kernel's tree."""
     found = next((match for pattern in _ERRORS if (match := pattern.search(said))), None)
-    return (found[0] if found else first_error(said)).replace(f"{source}/", "").strip()[:300]
+    return (
+        (found[0] if found else first_error(said))
+        .replace(f"{source}/", "")
+        .replace("../source/", "")
+        .strip()[:300]
+    )
 
 
 def _drop_last_written(build: Path) -> None:

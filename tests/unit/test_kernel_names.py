@@ -3,10 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import HostError, UsageError
+from testbed.errors import HostError, Unsupported, UsageError
 from testbed.kernel import default_kernel, known_kernels, resolve
 from testbed.kernel.image import image_release
 from testbed.kernel.names import Spec, parse
+from testbed.toolchain.recipe import IMAGES
 
 
 def write_image(path: Path, release: str = "7.1.0-test") -> Path:
@@ -85,6 +86,32 @@ def test_an_image_is_resolved_by_its_files(tmp_path: Path) -> None:
     assert (kernel.name, kernel.release, kernel.headers) == (text, "7.1.0-test", None)
     (tmp_path / "a.ko").write_bytes(b"rebuilt")
     assert resolve(text).identity != kernel.identity
+
+
+def test_modules_of_another_kernel_are_wrong_usage(tmp_path: Path) -> None:
+    write_image(tmp_path / "vmlinuz")
+    (tmp_path / "modules.dep").write_text("kernel/a.ko:\n")
+    module = tmp_path / "a.ko"
+    module.write_bytes(b"\0vermagic=6.12.1 SMP preempt mod_unload \0")
+    with pytest.raises(UsageError, match=r"are of 6\.12\.1, the image is 7\.1\.0-test"):
+        resolve(f"image:{tmp_path}/vmlinuz,{tmp_path}")
+    module.write_bytes(b"\0vermagic=7.1.0-test SMP preempt mod_unload \0")
+    assert resolve(f"image:{tmp_path}/vmlinuz,{tmp_path}").release == "7.1.0-test"
+
+
+@pytest.mark.parametrize(
+    ("option", "lost"),
+    [("CONFIG_DEBUG_INFO_BTF", "cannot find polls"), ("CONFIG_XDP_SOCKETS", "it has no AF_XDP")],
+)
+def test_an_image_without_what_a_run_needs_is_unsupported(tmp_path: Path, option: str, lost: str) -> None:
+    write_image(tmp_path / "vmlinuz")
+    (tmp_path / "modules.dep").write_text("kernel/a.ko:\n")
+    config = (IMAGES / "kernel/required.config").read_text()
+    (tmp_path / "config-7.1.0-test").write_text(config.replace(f"{option}=y", f"# {option} is not set"))
+    with pytest.raises(Unsupported, match=rf"without {option} .*: .*{lost}"):
+        resolve(f"image:{tmp_path}/vmlinuz,{tmp_path}")
+    (tmp_path / "config-7.1.0-test").write_text(config)
+    assert resolve(f"image:{tmp_path}/vmlinuz,{tmp_path}").config == tmp_path / "config-7.1.0-test"
 
 
 @pytest.mark.parametrize("text", ["image:", "image:/x", "image:/nowhere/vmlinuz,/nowhere", "image:,/x"])

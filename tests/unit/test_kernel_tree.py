@@ -253,7 +253,7 @@ def test_what_a_guest_needs_is_missed() -> None:
 
 OUTPUT = {
     "compiler": (
-        "  CC      net/core/errors.o\n/w/source/net/core/dev.c:7:3: error: expected ';'\nmake: *** [x] Error 1\n",
+        "  CC      net/core/errors.o\n../source/net/core/dev.c:7:3: error: expected ';'\nmake: *** [x] Error 1\n",
         "net/core/dev.c:7:3: error: expected ';'",
     ),
     "modpost": (
