@@ -22,6 +22,7 @@ struct mailbox {
 #define MODERATION_NS 1100000
 #define QUIET_TRIES 10
 #define SETTLE_NS 50000
+#define RESETTLE_NS 250000
 #define STOP_TRIES 10
 
 static struct mailbox *mailbox;
@@ -142,6 +143,8 @@ static bool stop_at(__u64 expiry_ns, bool last)
 	if (read(alarm_timer, &fired, sizeof(fired)) != sizeof(fired))
 		channel_fail("the timer of stops cannot be read: %s", strerror(errno));
 	clock_align(expiry_ns + SETTLE_NS);
+	if (device_follows()) /* which may have interrupted at the stop, for longer than that */
+		clock_realign(RESETTLE_NS);
 	return !late;
 }
 

@@ -99,6 +99,15 @@ void clock_align(__u64 time_ns)
 	program_ns = time_ns;
 }
 
+/* When the program's time is past, go on at one of the set times that follow it, so that small differences vanish. */
+void clock_realign(__u64 step_ns)
+{
+	const __u64 now = clock_now_ns();
+
+	if (program_ns + ALIGN_AHEAD_NS < now)
+		clock_align(program_ns + (now + ALIGN_AHEAD_NS - program_ns + step_ns - 1) / step_ns * step_ns);
+}
+
 void clock_sleep_ns(__u64 duration_ns)
 {
 	__u64 end;

@@ -47,6 +47,8 @@ static void choose_programs(void)
 	bpf_program__set_autoload(observer->progs.on_disable_locked, locked);
 	bpf_program__set_autoload(observer->progs.on_disabled_locked, locked);
 	bpf_program__set_autoload(observer->progs.on_enable_locked, locked);
+	bpf_program__set_autoload(observer->progs.on_skb_freed,
+				  btf__find_by_name_kind(kernel, "dev_kfree_skb_any_reason", BTF_KIND_FUNC) > 0);
 	btf__free(kernel);
 }
 

@@ -29,6 +29,7 @@ struct napi_struct {
 
 struct xsk_buff_pool {
 	struct net_device *netdev;
+	__u64 *dma_pages;
 	__u16 queue_id;
 } __core;
 

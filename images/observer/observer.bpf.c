@@ -250,6 +250,15 @@ int BPF_PROG(on_skb_reaped, struct sk_buff *skb, int budget)
 	return 0;
 }
 
+/* Drivers that free what was sent in their own way; the agent loads this where the kernel has the function. */
+SEC("?fentry/dev_kfree_skb_any_reason")
+int BPF_PROG(on_skb_freed, struct sk_buff *skb)
+{
+	if (skb && skb->dev && skb->dev->ifindex == control.ifindex)
+		record(TB_EV_SKB_REAPED, 0, 0, 0, 0);
+	return 0;
+}
+
 /* What a zero-copy driver does with the pool of a queue. */
 static __always_inline int pooled(const struct xsk_buff_pool *pool, __u16 kind, __s32 a, __s32 b)
 {
@@ -280,6 +289,15 @@ SEC("fexit/xp_alloc_batch")
 int BPF_PROG(on_alloc_batch, struct xsk_buff_pool *pool, void *buffers, __u32 most, __u32 got)
 {
 	return pooled(pool, TB_EV_XSK_ALLOC, got, most);
+}
+
+/* Drivers that take buffers one by one. In copy mode, without a pool mapped for DMA, the socket's own code does. */
+SEC("fexit/xp_alloc")
+int BPF_PROG(on_alloc, struct xsk_buff_pool *pool, void *buffer)
+{
+	if (pool->dma_pages)
+		return pooled(pool, TB_EV_XSK_ALLOC, !!buffer, 1);
+	return 0;
 }
 
 static __always_inline int need_wakeup(const struct xsk_buff_pool *pool, enum tb_ring ring, __s32 set)

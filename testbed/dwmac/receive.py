@@ -122,7 +122,7 @@ class Receiver:
         if self.running:
             self._tail_credit = (ring.index(value) - self.position) % ring.length or ring.length
         else:
-            self._tail_credit = min(((value - ring.base) & 0xFFFFFFFF) // 16, ring.length)
+            self._tail_credit = ((value - ring.base) & 0xFFFFFFFF) // 16  # the ring's length may come later
 
     def put(self, frame: Received) -> None:
         """Add a frame to the FIFO."""

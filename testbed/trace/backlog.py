@@ -56,15 +56,38 @@ def bursts(trace: Trace) -> Iterator[Burst]:
     sequences = sequences_of(trace, frames)
     first = 0
     for step, count in trace.bursts:
-        ends = trace.rows(Kind.STEP_END, subject=step)
-        at = int(np.searchsorted(frames, ends[0])) if len(ends) else len(frames)
+        entry = _entry(trace, step, frames, sequences == first)
+        at = int(np.searchsorted(frames, entry)) if entry >= 0 else len(frames)
         if at < len(frames) and sequences[at] == first:
-            burst = _burst(trace, int(napis[0]), int(ends[0]), frames[at:], count)
+            count_in_ring = min(count, _put_by_device(trace, step, int(frames[at]), count))
+            burst = _burst(trace, int(napis[0]), entry, frames[at:], count_in_ring)
             if burst:
                 own = (sequences[at:] >= first) & (sequences[at:] < first + count)
                 own &= frames[at:] < burst.end
                 yield dataclasses.replace(burst, frames=_once(frames[at:][own], sequences[at:][own], burst))
         first += count
+
+
+def _put_by_device(trace: Trace, step: int, first: int, unknown: int) -> int:
+    """Return how many descriptors a device that tells had completed between a barrier and its first frame's row."""
+    done = trace.rows(Kind.RX_DONE)
+    if not len(done):
+        return unknown
+    begins = trace.rows(Kind.STEP_BEGIN, subject=step)
+    return int(((done > begins[0]) & (done < first)).sum()) if len(begins) else unknown
+
+
+def _entry(trace: Trace, step: int, frames: Rows, is_first: npt.NDArray[np.bool_]) -> int:
+    """Return the row behind which a barrier's frames are handed over, -1 when the barrier never ended.
+
+    That is where the barrier ends, unless the device put them into the ring while the machine stood still and the
+    driver came for them at once.
+    """
+    ends, begins = trace.rows(Kind.STEP_END, subject=step), trace.rows(Kind.STEP_BEGIN, subject=step)
+    if not len(ends):
+        return -1
+    early = is_first & (frames > begins[0]) & (frames < ends[0]) if len(begins) else is_first & False
+    return int(frames[early][0]) - 1 if early.any() else int(ends[0])
 
 
 def _burst(trace: Trace, napi: int, barrier: int, frames: Rows, count: int) -> Burst | None:

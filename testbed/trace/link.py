@@ -20,7 +20,7 @@ _LATE_NS = 100_000_000
 
 
 def link_up_at(trace: Trace, rows: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """Say for each row whether host and driver both have the link up then, and no loss of it was found soon
+    """Say for each row whether host, driver and device all have the link up then, and no loss of it was found soon
     after. What leaves the driver otherwise may be lost without anybody's fault.
     """
     at = np.asarray(rows, dtype=np.intp)
@@ -31,7 +31,8 @@ def link_up_at(trace: Trace, rows: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     host = [
         (int(row), on) for step, on in trace.links for row in begins[trace.events["subject"][begins] == step]
     ]
-    for states in (changes, sorted(host)):
+    device = [(int(row), bool(trace.events["a"][row] == 1)) for row in trace.rows(Kind.LINK)]
+    for states in (changes, sorted(host), device):
         before = np.searchsorted(np.array([row for row, _ in states], dtype=np.intp), at)
         up &= np.array([True, *(on for _, on in states)])[before]
     times = trace.events["time_ns"].astype(np.int64)

@@ -42,8 +42,8 @@ def usable(trace: Trace, rows: npt.ArrayLike) -> Numbers:
     if consumed is None or not len(allocated):
         return np.full(at.shape, UNKNOWN, dtype=np.int64)
     disabled = trace.rows(Kind.DISABLED)
-    disabled = disabled[np.isin(trace.events["subject"][disabled], _serving(trace))]
-    begin = _last_before(disabled, at)
+    own = np.isin(trace.events["subject"][disabled], _serving(trace))
+    begin = _last_before(disabled[own | _while_binding(trace, disabled)], at)
     bind = _last_before(trace.rows(Kind.STEP_BEGIN, a=StepKind.BIND), at)
     known = (bind >= 0) & (begin > bind)
     steps = trace.rows(Kind.STEP_BEGIN)
@@ -52,6 +52,15 @@ def usable(trace: Trace, rows: npt.ArrayLike) -> Numbers:
     given = _between(allocated, begin, at, trace.field("a", allocated))
     count: Numbers = np.where(known, given - _between(consumed, begin, at), UNKNOWN)
     return count
+
+
+def _while_binding(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Say which rows lie in a bind: a driver may serve a socket by another NAPI than the queue had before."""
+    begins, ends = trace.rows(Kind.STEP_BEGIN), trace.rows(Kind.STEP_END)
+    step = _last_before(begins, rows)
+    inside: npt.NDArray[np.bool_] = (step >= 0) & (trace.events["a"][step] == StepKind.BIND)
+    inside &= _last_before(ends, rows) < step
+    return inside
 
 
 def available(trace: Trace, rows: npt.ArrayLike) -> Numbers:

@@ -217,8 +217,10 @@ def test_before_the_start_the_tail_says_how_many_there_are(driver: Driver, given
     driver.write("DMA_CH_RX_CONTROL", 2048)
     for index in range(16):
         driver.set_words(driver.rx_at(index), driver.rx_buffer(index), 0, 0, OWN | 1 << 24)
+    driver.write("DMA_CH_RXDESC_RING_LENGTH", 0)
     driver.write("DMA_CH_RXDESC_LIST_ADDRESS", driver.rx_at(0))
     driver.write("DMA_CH_RXDESC_TAIL_POINTER", driver.rx_at(0) + 16 * given)
+    driver.write("DMA_CH_RXDESC_RING_LENGTH", 15)  # as late as the kernel's driver writes it
     driver.write("DMA_CH_RX_CONTROL", 2049)
     driver.arrive(*(frame() for _ in range(16)))
     assert sum(not driver.rx_status(index) & OWN for index in range(16)) == given

@@ -72,6 +72,19 @@ def test_a_short_poll_while_frames_wait_violates() -> None:
     assert (result.outcome, result.observed, result.events) == ("violated", 1, [trace.polls.row[0]])
 
 
+def test_frames_that_the_driver_took_while_the_barrier_ended_count_too() -> None:
+    trace = trace_of(
+        step(StepKind.HOST, woken(), stack_poll(0, 8), number=3),
+        woken(),
+        stack_poll(8, 64),
+        stack_poll(72, 24),
+        settings=STACK,
+        bursts=[(3, 96)],
+    )
+    result = outcome("full-when-backlogged", trace)
+    assert (result.outcome, result.observed, result.events) == ("violated", 1, [trace.polls.row[0]])
+
+
 def test_every_poll_counts_until_less_than_the_budget_waits() -> None:
     trace = burst(*(woken() + stack_poll(first, 8) for first in range(0, 96, 8)))
     assert outcome("full-when-backlogged", trace).observed == 5  # 96, 88, 80, 72, 64 were waiting

@@ -1,0 +1,99 @@
+"""When a driver unmasks its interrupts, by what the device saw: rules 6 and 7."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from testbed.rules.outcome import Finding, hold, not_exercised, violated
+from testbed.rules.registry import rule
+from testbed.trace.events import Kind
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from testbed.trace import Trace
+
+    Rows = npt.NDArray[np.intp]
+
+__all__ = ["unmask_after_complete", "unmask_needs_ownership"]
+
+_NAPI = "Documentation/networking/napi.rst, Scheduling and IRQ masking"
+_UNSEEN = "the device does not tell of its masks"
+
+
+@rule(
+    "unmask-needs-ownership",
+    6,
+    statement="A poll unmasks its interrupt only if napi_complete_done() returned true.",
+    sources=[_NAPI, "net/core/dev.c, napi_complete_done()"],
+    needs="a device that tells of its masks, and a poll whose napi_complete_done() returned false",
+    exceptions=[
+        "a driver that unmasks what was not masked, as a poll that user space woke may, changes nothing",
+        "a NAPI that is being disabled",
+    ],
+    unit="polls",
+)
+def unmask_needs_ownership(trace: Trace) -> Finding:
+    """Count the polls that unmasked although the core had said no."""
+    masks = trace.rows(Kind.MASK)
+    if not len(masks):
+        return not_exercised(_UNSEEN)
+    polls = _completed(trace, returned=0)
+    if not len(polls):
+        return not_exercised("napi_complete_done() never returned false")
+    opened = masks[trace.field("b", masks) & ~trace.field("a", masks) != 0]
+    after = _next(opened, trace.polls.complete_row[polls])
+    wrong = (after >= 0) & (after < trace.polls.row[polls])
+    if not wrong.any():
+        return hold(f"{len(polls)} polls were told no and left the mask alone")
+    return violated(
+        f"{int(wrong.sum())} of {len(polls)} polls unmasked although napi_complete_done() had returned false",
+        observed=int(wrong.sum()),
+        events=[*trace.polls.complete_row[polls[wrong]], *after[wrong]],
+    )
+
+
+@rule(
+    "unmask-after-complete",
+    7,
+    statement="A poll whose napi_complete_done() returned true unmasks its interrupt before it returns.",
+    sources=[_NAPI, "net/core/dev.c, napi_complete_done()"],
+    needs="a device that tells of its masks, and a poll whose napi_complete_done() returned true",
+    exceptions=["a NAPI that is being disabled"],
+    unit="polls",
+)
+def unmask_after_complete(trace: Trace) -> Finding:
+    """Count the polls that completed and left the interrupt masked."""
+    masks = trace.rows(Kind.MASK)
+    if not len(masks):
+        return not_exercised(_UNSEEN)
+    polls = _completed(trace, returned=1)
+    if not len(polls):
+        return not_exercised("napi_complete_done() never returned true")
+    # Whatever is written then and takes nothing away is an unmask; it may find the mask open.
+    opening = masks[(trace.field("a", masks) & ~trace.field("b", masks)) == 0]
+    after = _next(opening, trace.polls.complete_row[polls])
+    wrong = (after < 0) | (after > trace.polls.row[polls])
+    if not wrong.any():
+        return hold(f"{len(polls)} polls completed and unmasked")
+    return violated(
+        f"{int(wrong.sum())} of {len(polls)} polls completed and left their interrupt masked",
+        observed=int(wrong.sum()),
+        events=[*trace.polls.complete_row[polls[wrong]], *trace.polls.row[polls[wrong]]],
+    )
+
+
+def _completed(trace: Trace, *, returned: int) -> Rows:
+    """Return the polls with one completion of their own and this result, but for those of a NAPI under change."""
+    polls = trace.polls
+    chosen = np.flatnonzero((polls.completes == 1) & (polls.budget > 0) & ~polls.reconfigured)
+    found: Rows = chosen[trace.events["b"][polls.complete_row[chosen]] == returned]
+    return found
+
+
+def _next(rows: Rows, after: Rows) -> Rows:
+    """Return for each of ``after`` the first of ``rows`` (ascending) behind it, or -1."""
+    found: Rows = np.append(rows, -1)[np.searchsorted(rows, after, side="right")]
+    return found
