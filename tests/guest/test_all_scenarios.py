@@ -35,8 +35,15 @@ FINDINGS = {
         "chunk-single-owner",
         "verdict-conservation",
     },
+    ("igb", "rx-starved-then-fed"): {
+        "ring-full-exit",
+        "chunk-single-owner",
+        "verdict-conservation",
+        "statistics-agree",
+    },
     ("igb", "large-frames"): {"chunk-single-owner"},
     ("igb", "counters-persist"): {"statistics-agree"},
+    ("stmmac", "interface-flap"): {"dma-valid"},  # finding 8
     ("stmmac", "tx-stalled"): {"no-spin", "full-poll-justified"},
 }
 # docs/how-it-works.md, Determinism: an interrupt at a stop and the timer of the stop may come in either order.
@@ -49,6 +56,7 @@ REPAIRED = {
     "rebind-under-load": ("igb/ring-full-exit",),
     "counters-persist": ("igb/counters-kept",),
     "fill-starved": ("igb/starved-ring-stops",),
+    "rx-starved-then-fed": ("igb/starved-ring-stops",),
     "recover-after-starvation": ("igb/starved-ring-stops",),
 }
 TWICE = {
