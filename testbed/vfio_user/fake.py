@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from testbed.vfio_user.device import Device
     from testbed.vfio_user.events import DeviceEvent
 
-__all__ = ["FakeHost", "Recorded"]
+__all__ = ["FakeHost", "FakeMemory", "Recorded"]
 
 
 class Recorded(NamedTuple):

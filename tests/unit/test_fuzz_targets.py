@@ -20,13 +20,21 @@ t.GuestMemory._find = lambda self, address, length: find(self, address, min(leng
 }
 
 
-def fuzz(target: str, runs: int, kept: Path, fault: str = "") -> subprocess.CompletedProcess[str]:
+def fuzz(
+    target: str, runs: int, kept: Path, fault: str = "", seed: int = 1
+) -> subprocess.CompletedProcess[str]:
     """Run a target in a process of its own; the same seed gives the same inputs.
 
     :param kept: where libFuzzer leaves an input that fails.
     """
     code = f"import sys; sys.path.insert(0, {str(FUZZ)!r}); import {target} as t\n{fault}\nt.main()"
-    options = [f"-runs={runs}", "-seed=1", "-max_len=600", "-len_control=0", f"-artifact_prefix={kept}/"]
+    options = [
+        f"-runs={runs}",
+        f"-seed={seed}",
+        "-max_len=600",
+        "-len_control=0",
+        f"-artifact_prefix={kept}/",
+    ]
     return subprocess.run(
         [sys.executable, "-c", code, *options], capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
@@ -43,6 +51,25 @@ def test_a_check_that_is_missing_is_found(fault: str, tmp_path: Path) -> None:
     done = fuzz("vfio_user_protocol", 20_000, tmp_path, FAULTS[fault])
     assert done.returncode != 0, f"{fault}: not found"
     assert "AssertionError" in done.stderr + done.stdout
+
+
+# A transmit channel that follows a frame's descriptors round and round the ring until one says it is the last.
+ENDLESS = """
+gather = t.Transmitter._gather
+t.Transmitter._gather = lambda self, ring, descriptors, left: gather(self, ring, descriptors, 1 << 60)
+"""
+
+
+def test_a_short_run_of_the_model_is_clean(tmp_path: Path) -> None:
+    done = fuzz("dwmac_model", 1500, tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "Done 1500 runs" in done.stderr
+
+
+def test_an_endless_loop_over_descriptors_is_found(tmp_path: Path) -> None:
+    done = fuzz("dwmac_model", 20_000, tmp_path, ENDLESS, seed=2)
+    assert done.returncode != 0
+    assert "Overtime" in done.stderr + done.stdout
 
 
 # What is taken out of those who read bytes from others.
