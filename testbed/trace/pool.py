@@ -43,7 +43,7 @@ def usable(trace: Trace, rows: npt.ArrayLike) -> Numbers:
         return np.full(at.shape, UNKNOWN, dtype=np.int64)
     disabled = trace.rows(Kind.DISABLED)
     own = np.isin(trace.events["subject"][disabled], _serving(trace))
-    begin = _last_before(disabled[own | _while_binding(trace, disabled)], at)
+    begin = _last_before(disabled[own | _before_the_first_buffer(trace, disabled, allocated)], at)
     bind = _last_before(trace.rows(Kind.STEP_BEGIN, a=StepKind.BIND), at)
     known = (bind >= 0) & (begin > bind)
     steps = trace.rows(Kind.STEP_BEGIN)
@@ -54,12 +54,16 @@ def usable(trace: Trace, rows: npt.ArrayLike) -> Numbers:
     return count
 
 
-def _while_binding(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
-    """Say which rows lie in a bind: a driver may serve a socket by another NAPI than the queue had before."""
+def _before_the_first_buffer(trace: Trace, rows: Rows, allocated: Rows) -> npt.NDArray[np.bool_]:
+    """Say which rows lie in a bind that has not filled the ring yet.
+
+    There the NAPI that is disabled may be another than the one that serves the socket later; behind, one that
+    fills no Rx ring changes nothing.
+    """
     begins, ends = trace.rows(Kind.STEP_BEGIN), trace.rows(Kind.STEP_END)
     step = _last_before(begins, rows)
     inside: npt.NDArray[np.bool_] = (step >= 0) & (trace.events["a"][step] == StepKind.BIND)
-    inside &= _last_before(ends, rows) < step
+    inside &= (_last_before(ends, rows) < step) & (_last_before(allocated, rows) < step)
     return inside
 
 

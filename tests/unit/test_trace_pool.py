@@ -61,6 +61,19 @@ def test_buffers_come_from_the_pool_and_go_with_frames() -> None:
     assert at_end(available, START, went) == 12  # what was refused, dropped or copied for the stack came back
 
 
+@pytest.mark.parametrize(
+    "binding",
+    [
+        [napi_disabled(alloc(8)), napi_disabled(napi=12)],  # virtio_net: Rx, then the queue's own NAPI for Tx
+        [napi_disabled(napi=12), alloc(8)],  # stmmac: the queue had other NAPIs than the socket has
+    ],
+)
+def test_what_a_bind_gives_the_nic_stays_there(binding) -> None:
+    begin = step(StepKind.UMEM) + filled(*range(20))
+    begin += step(StepKind.BIND, *binding)
+    assert at_end(usable, begin, poll(frames(1, 2), alloc(1), work=2)) == 7
+
+
 def test_a_ring_taken_down_gives_its_buffers_back() -> None:
     assert at_end(usable, START, napi_disabled()) == 0
     assert at_end(available, START, napi_disabled()) == 20
