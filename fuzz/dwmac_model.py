@@ -35,7 +35,7 @@ COVERS = [
     f"testbed.dwmac.{name}"
     for name in (
         *("checksum", "clock", "core", "counters", "descriptors", "device", "effects", "filters", "grip"),
-        *("interrupts", "mac", "phy", "ptp", "receive", "segment", "transmit"),
+        *("interrupts", "mac", "phy", "ptp", "receive", "register_file", "segment", "transmit"),
     )
 ]
 MEMORY_BYTES = 1 << 18

@@ -17,7 +17,8 @@ from testbed.dwmac.interrupts import Interrupts
 from testbed.dwmac.mac import Mac
 from testbed.dwmac.phy import Phy
 from testbed.dwmac.receive import ReceiverState
-from testbed.dwmac.registers import BAR_BYTES, CHANNELS, Access, RegisterFile
+from testbed.dwmac.register_file import RegisterFile
+from testbed.dwmac.registers import BAR_BYTES, CHANNELS, Access
 from testbed.dwmac.transmit import Transmitter, TransmitterState
 from testbed.vfio_user import Bar, Command, Declaration, Device, DeviceEvent, Identity, MsiX, PowerManagement
 

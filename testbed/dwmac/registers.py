@@ -6,7 +6,6 @@ not at hand, the kernel's dwmac4.h, dwmac4_dma.h, stmmac_ptp.h and mmc_core.c sa
 
 from __future__ import annotations
 
-import array
 import enum
 from dataclasses import dataclass
 
@@ -17,7 +16,6 @@ __all__ = [
     "Access",
     "Bits",
     "Register",
-    "RegisterFile",
     "channel",
     "queue",
 ]
@@ -26,7 +24,6 @@ BAR_BYTES = 0x4000
 CHANNELS = 4
 MAC_ADDRESSES = 32
 VLAN_FILTERS = 4
-_WORDS = 0x1400 // 4
 
 
 class Access(enum.Enum):
@@ -368,51 +365,3 @@ REGISTERS: dict[str, Register] = {
     register.name: register for register in [*_mac(), *_counters(), *_timestamps(), *_mtl(), *_dma()]
 }
 """Every register by its name; what lies between them reads 0 and takes nothing."""
-
-
-class RegisterFile:
-    """The registers' contents, by offset in bytes, with the access that each declares.
-
-    ``words[offset >> 2]`` is a register as the device itself sees it; reads and writes here are the guest's.
-    """
-
-    def __init__(self) -> None:
-        self.words = array.array("I", [0]) * _WORDS
-        self._by_offset = {register.offset: register for register in REGISTERS.values()}
-        self.reset()
-
-    def reset(self) -> None:
-        """Give every register its reset value."""
-        for index in range(_WORDS):
-            self.words[index] = 0
-        for register in REGISTERS.values():
-            self.words[register.offset >> 2] = register.reset
-
-    def at(self, offset: int) -> Register | None:
-        """Return the register at an offset, if there is one."""
-        return self._by_offset.get(offset)
-
-    def write(self, register: Register, value: int) -> None:
-        """Take a write of the guest, without its effect."""
-        if register.access is RW:
-            self.words[register.offset >> 2] = value & ~register.self_clearing
-        elif register.access is W1C:
-            self.words[register.offset >> 2] &= ~value & 0xFFFFFFFF
-
-    def read(self, register: Register) -> int:
-        """Return what the guest reads, without the effect."""
-        index = register.offset >> 2
-        value = self.words[index]
-        if register.access is RC and self.words[0x700 >> 2] & Bits.MMC_RESET_ON_READ:
-            self.words[index] = 0
-        return value
-
-    def load(self, words: bytes) -> None:
-        """Take over saved contents.
-
-        :raise ValueError: they are of another size.
-        """
-        found = array.array("I", words)
-        if len(found) != _WORDS:
-            raise ValueError(f"expected {_WORDS} registers, seen {len(found)}")
-        self.words[:] = found

@@ -93,16 +93,7 @@ class Machine:
             self.model = self._stack.enter_context(
                 DeviceModel(blueprint.nic.model, self.console.parent, theirs[2])
             )
-        inherited = Descriptors(
-            monitor=theirs[0].fileno(),
-            agent=theirs[1].fileno(),
-            wire=-1 if self.model else theirs[2].fileno(),
-            model=self.model.directory_fd if self.model else -1,
-            memory=self.memory.fd,
-            terminal=theirs[3].fileno() if blueprint.shape.terminal else -1,
-            gdb=gdb.fileno() if gdb else -1,
-            counters=blueprint.probe.counters if blueprint.probe else -1,
-        )
+        inherited = self._inherited(blueprint, theirs, gdb)
         command = command_line(blueprint, self.console, inherited, incoming=state is not None)
         probe = [blueprint.probe.plugin, blueprint.probe.leaders] if blueprint.probe else []
         inputs = [blueprint.kernel, blueprint.initramfs, *probe, *([state] if state else [])]
@@ -130,6 +121,21 @@ class Machine:
             if state:
                 restore_device(self.monitor, self.model, state)
             self.model.watch(self.monitor.lose)
+
+    def _inherited(
+        self, blueprint: Blueprint, theirs: list[socket.socket], gdb: socket.socket | None
+    ) -> Descriptors:
+        monitor, agent, wire, terminal = (end.fileno() for end in theirs)
+        return Descriptors(
+            monitor=monitor,
+            agent=agent,
+            wire=-1 if self.model else wire,
+            model=self.model.directory_fd if self.model else -1,
+            memory=self.memory.fd,
+            terminal=terminal if blueprint.shape.terminal else -1,
+            gdb=gdb.fileno() if gdb else -1,
+            counters=blueprint.probe.counters if blueprint.probe else -1,
+        )
 
     def _launch(self, argv: list[str], inherited: Descriptors) -> subprocess.Popen[bytes]:
         with self._messages.open("wb") as messages:

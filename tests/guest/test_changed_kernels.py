@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from victims import TESTBED, Cache
 
-from testbed.cache import cache_dir
 from testbed.errors import BuildError
 from testbed.kernel import resolve
 from testbed.kernel.variant import find_variant
@@ -26,28 +25,6 @@ if TYPE_CHECKING:
 FOLDER = "drivers/net/ethernet/intel/igb"
 BAD = "igb/flush-after-complete"
 RULE = "flush-before-complete"
-SCENARIO = """\
-name: one-burst
-settings: {rx_ring: 64, tx_ring: 64, umem_chunks: 256, fill_entries: 256, rx_entries: 64}
-steps:
-  - fill: all
-  - wakeup: rx
-  - inject: {count: 32, bytes: 64}
-  - sleep_us: 2000
-  - rx_drain: all
-"""
-
-
-@pytest.fixture(scope="module")
-def cache() -> Cache:
-    return Cache(cache_dir())
-
-
-@pytest.fixture(scope="module")
-def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("scenario") / "one-burst.yaml"
-    file.write_text(SCENARIO)
-    return file
 
 
 @pytest.fixture(scope="module")

@@ -9,37 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from victims import Cache, PrivateCache
 
-from testbed.cache import cache_dir
 from testbed.kernel import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from victims import Ended
-
-SCENARIO = """\
-name: one-burst
-settings: {rx_ring: 64, tx_ring: 64, umem_chunks: 256, fill_entries: 256, rx_entries: 64}
-steps:
-  - fill: all
-  - wakeup: rx
-  - inject: {count: 32, bytes: 64}
-  - sleep_us: 2000
-  - rx_drain: all
-"""
-
-
-@pytest.fixture(scope="module")
-def cache() -> Cache:
-    """Return the ordinary cache."""
-    return Cache(cache_dir())
-
-
-@pytest.fixture(scope="module")
-def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("scenario") / "one-burst.yaml"
-    file.write_text(SCENARIO)
-    return file
 
 
 @pytest.fixture(scope="module")

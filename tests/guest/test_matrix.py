@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from victims import Cache
+
     from testbed.run import Run
 
-LIMIT_S = 120
 
-
-def matrix(*words: str | Path) -> tuple[int, dict[str, Any], str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from testbed.cli import main; main()", "matrix", "--json", *words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    return done.returncode, json.loads(done.stdout), done.stderr
-
-
-def test_a_matrix_goes_on_where_it_was_left(tmp_path: Path, seen: Callable[..., Run]) -> None:
+def test_a_matrix_goes_on_where_it_was_left(cache: Cache, tmp_path: Path, seen: Callable[..., Run]) -> None:
     product = ("--nics", "igb,e1000e", "--scenarios", "ring-full,stack-only", "--out", tmp_path)
-    status, document, said = matrix(*product, "--shard", "1/2")
-    assert (status, len(document["runs"])) == (1, 2)
-    assert "2/2" in said
-    status, document, said = matrix(*product)
-    assert status == 1
-    runs = {(run["order"]["scenario"], run["order"]["nic"]): run for run in document["runs"]}
+    half = cache.call("matrix", "--json", *product, "--shard", "1/2")
+    assert (half.status, len(half.document()["runs"])) == (1, 2)
+    assert "2/2" in half.err
+    whole = cache.call("matrix", "--json", *product)
+    assert whole.status == 1
+    runs = {(run["order"]["scenario"], run["order"]["nic"]): run for run in whole.document()["runs"]}
     verdicts = {place: run["result"]["verdict"] for place, run in runs.items()}
     assert verdicts == {
         ("ring-full", "igb"): "fail",
@@ -43,7 +28,7 @@ def test_a_matrix_goes_on_where_it_was_left(tmp_path: Path, seen: Callable[..., 
         ("stack-only", "igb"): "pass",
         ("stack-only", "e1000e"): "pass",
     }
-    assert sum(run["again"] for run in runs.values()) == said.count("(kept)") == 2
+    assert sum(run["again"] for run in runs.values()) == whole.err.count("(kept)") == 2
     record = seen("ring-full", nic="igb").result.trace
     assert record
     assert runs["ring-full", "igb"]["result"]["trace"]["sequence_digest"] == record.sequence_digest

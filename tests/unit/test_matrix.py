@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -11,14 +12,16 @@ import pytest
 from click.testing import CliRunner
 from test_report import REPAIRED, STOCK, printed, result_of
 
+from testbed import nic
 from testbed.cli import matrix as command
 from testbed.errors import UsageError
+from testbed.kernel import Kernel
 from testbed.matrix import Done, Product, orders, read_product, shard
-from testbed.matrix.pool import place_of, run_all
+from testbed.matrix.pool import place_of
 from testbed.order import Order
 from testbed.report import matrix_junit, matrix_ktap, matrix_table
-from testbed.result import save_result
-from testbed.scenario import library
+from testbed.run import Request
+from testbed.scenario import library, load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +40,7 @@ ALL = [FAILED, PASSED, BROKEN, UNABLE]
 
 def test_a_product_is_every_combination_and_the_library_by_default() -> None:
     found = orders(Product(nics=("igb", "e1000e"), clocks=("virtual", "real"), seeds=(1, 2)))
-    assert len(found) == len(set(map(place_of, found))) == 2 * 2 * 2 * len(library())
+    assert len(found) == len(set(map(Order.command, found))) == 2 * 2 * 2 * len(library())
     assert {order.jitter for order in found} == {1, 2}
 
 
@@ -65,7 +68,7 @@ def test_unknown_names_are_told_before_anything_runs(factor: dict[str, tuple[str
 def test_shards_are_disjoint_and_all_of_it() -> None:
     work = orders(Product(nics=("igb", "e1000e")))
     parts = [shard(work, number, 5) for number in range(1, 6)]
-    assert sorted(place_of(order) for part in parts for order in part) == sorted(map(place_of, work))
+    assert sorted(order.command() for part in parts for order in part) == sorted(map(Order.command, work))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
@@ -112,16 +115,18 @@ def test_wrong_flags_are_one_line(words: list[str], told: str) -> None:
     assert told in str(result.exception)
 
 
-def test_a_run_that_a_directory_holds_is_not_run_again(tmp_path: Path) -> None:
+def test_a_place_is_another_for_another_order_kernel_and_scenario(tmp_path: Path) -> None:
     order = Order(scenario="ring-full", nic="igb")
-    place = tmp_path / place_of(order)
-    place.mkdir()
-    save_result(place, result_of(STOCK))
-    told: list[Done] = []
-    (kept,) = run_all([order], tmp_path, 1, told.append)
-    assert kept.again
-    assert kept.status == 1
-    assert told == [kept]
+    kernel = Kernel("debian:any", "7.3.0", "", tmp_path, tmp_path, tmp_path, None, "")
+    request = Request(None, kernel, nic.get("igb"), load("ring-full"))  # the place needs no toolchain
+    other = [
+        place_of(msgspec.structs.replace(order, jitter=1), request),
+        place_of(order, replace(request, kernel=replace(kernel, identity="another"))),
+        place_of(order, replace(request, scenario=load("rx-steady"))),
+    ]
+    assert place_of(order, request) == place_of(order, request)
+    assert place_of(order, request).startswith("ring-full-igb-")
+    assert len({place_of(order, request), *other}) == 4
 
 
 def test_the_grid_has_a_place_for_each_run_and_counts_seeds() -> None:
