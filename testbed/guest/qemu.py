@@ -38,6 +38,9 @@ KERNEL_ARGUMENTS = (
     "net.ifnames=0",
     "ipv6.disable=1",  # autoconfiguration sends frames nobody asked for
     "audit=0",
+    # Emulated CPUs leak nothing, but flush their TLB twice in each system call where the kernel isolates page tables.
+    "mitigations=off",
+    "cryptomgr.notests",  # nobody here asks whether AES is right
     "random.trust_cpu=on",
 )
 # Under TCG the kernel distrusts the TSC and reads the ACPI timer instead, which costs a device access each time.
