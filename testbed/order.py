@@ -20,6 +20,7 @@ from testbed.toolchain import open_toolchain
 from testbed.toolchain.host import quiet
 
 if TYPE_CHECKING:
+    from testbed.scenario import Scenario
     from testbed.toolchain.host import Progress
 
 __all__ = ["Order"]
@@ -48,15 +49,16 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 60.0
     toolchain: Literal["root", "host"] = "root"
 
-    def request(self, progress: Progress = quiet) -> Request:
+    def request(self, progress: Progress = quiet, scenario: Scenario | None = None) -> Request:
         """Resolve every name, and build what the kernel needs.
 
         :param progress: told what is built, and why.
+        :param scenario: the scenario of that name, where somebody has read it already.
         :raise UsageError: one of them is unknown, before anything is built or booted.
         """
         nic = nics.get(self.nic)
         rules = [rule_named(name).id for name in self.rules]
-        scenario = apply_settings(load(self.scenario, set(all_rules())), self.settings)
+        scenario = apply_settings(scenario or load(self.scenario, set(all_rules())), self.settings)
         with suppress(Unsupported):  # that is a result, not a wrong name
             check_commands(nic, scenario)
         if self.jitter is not None:

@@ -21,7 +21,7 @@ __all__ = ["FORMATS", "RunPrinter", "severity"]
 
 def severity(status: int) -> int:
     """Return how bad an exit status is: a violation is proven whatever else happened, then what was not judged."""
-    return [0, 4, 3, 1].index(status)
+    return [0, 4, 2, 3, 1].index(status)
 
 
 class RunPrinter(Protocol):

@@ -112,7 +112,7 @@ def _column(result: Result) -> str:
 
 def _title(result: Result) -> str:
     changes = "".join(f" + {change}" for change in (*result.kernel.variants, *result.kernel.patches))
-    return f"{result.scenario} on {result.nic}, {result.kernel.release}{changes}"
+    return f"{result.scenario} on {result.nic}, {result.kernel.release or result.kernel.name}{changes}"
 
 
 def _section(run: Recorded, key: str, name: str = "", timeline: str = "") -> _Section:

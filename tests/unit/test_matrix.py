@@ -17,14 +17,18 @@ from testbed.cli import matrix as command
 from testbed.errors import UsageError
 from testbed.kernel import Kernel
 from testbed.matrix import Done, Product, orders, read_product, shard
-from testbed.matrix.pool import place_of
+from testbed.matrix.places import keep, keep_unrun, place_of
 from testbed.order import Order
+from testbed.recorded import load_several
 from testbed.report import matrix_junit, matrix_ktap, matrix_table
-from testbed.run import Request
+from testbed.report.page import matrix_page
+from testbed.run import Request, Run
 from testbed.scenario import library, load
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.testing import Result
 
 
 def done(scenario: str = "ring-full", nic: str = "igb", **changes) -> Done:
@@ -161,3 +165,43 @@ def test_junit_has_a_case_for_each_run() -> None:
 
 def test_a_done_survives_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(FAILED), type=Done) == FAILED
+
+
+def matrix_of(monkeypatch: pytest.MonkeyPatch, cache: Path, *words: str | Path) -> Result:
+    """Run a matrix of one scenario on igb where the cache has nothing, so that no run can begin."""
+    monkeypatch.setenv("TESTBED_CACHE", str(cache))
+    return CliRunner().invoke(command.command, ["--nics", "igb", "--jobs", "1", *map(str, words)])
+
+
+def test_what_never_came_to_a_run_is_kept_and_stands_in_the_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = ("--scenarios", "stack-only", "--out", tmp_path / "out")
+    assert matrix_of(monkeypatch, tmp_path / "cache", *words).exit_code == 3
+    (run,) = load_several(tmp_path / "out")
+    assert (run.result.verdict, run.result.scenario, run.result.nic) == ("broken", "stack-only", "igb")
+    assert "testbed setup" in (run.result.error or "")
+    page = matrix_page([run])
+    assert f'<a class="broken" href="#{run.place}">' in page
+    assert (tmp_path / "out" / run.place / "scenario.yaml").exists()
+    again = matrix_of(monkeypatch, tmp_path / "cache", *words)
+    assert "(kept)" not in again.output  # what was in the way may be gone
+    assert len(load_several(tmp_path / "out")) == 1
+
+
+def test_a_run_takes_the_place_of_what_once_kept_it_from_running(tmp_path: Path) -> None:
+    order = Order(scenario="ring-full", nic="igb", kernel="@variant=igb/ring-full-exit")
+    place = keep_unrun(tmp_path, order, load("ring-full"), "no clang", 3)
+    (unrun,) = load_several(tmp_path)
+    assert unrun.result.kernel.asked == "debian:trixie-backports@variant=igb/ring-full-exit"
+    keep(tmp_path, order, "ring-full-igb-1", Run(result_of(STOCK, trace=None, program=unrun.result.program)))
+    assert [run.place for run in load_several(tmp_path)] == ["ring-full-igb-1"] != [place]
+
+
+def test_a_scenario_with_words_that_the_device_lacks_is_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text("name: wrong\nsteps:\n  - device: {command: dance}\n")
+    words = ("--scenarios", str(file), "--nics", "stmmac")
+    assert matrix_of(monkeypatch, tmp_path / "cache", *words).exit_code == 2
