@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
+    import numpy as np
+    import numpy.typing as npt
+
+    from testbed.result import Result
     from testbed.run import Run
 
 __all__ = ["RunDirectory", "RunFiles", "explained"]
@@ -36,16 +40,23 @@ class RunFiles:
         return self.path / "wire.pcap"
 
     def save(self, run: Run) -> None:
-        """Write what the run left; the result last, so that whoever sees it sees all of it.
+        """Write what the run left.
+
+        :raise HostError: the directory cannot be written to.
+        """
+        self.write(run.result, run.console, run.trace.events if run.trace else None)
+
+    def write(self, result: Result, console: str, events: npt.NDArray[np.void] | None) -> None:
+        """Write the parts of a run; the result last, so that whoever sees it sees all of it.
 
         :raise HostError: the directory cannot be written to.
         """
         with explained(self.path):
-            (self.path / "console.log").write_text(run.console)
-            (self.path / "scenario.yaml").write_text(save(from_json(msgspec.json.encode(run.result.program))))
-            if run.trace is not None:
-                save_events(self.path / TRACE_NAME, run.trace.events)
-            save_result(self.path, run.result)
+            (self.path / "console.log").write_text(console)
+            (self.path / "scenario.yaml").write_text(save(from_json(msgspec.json.encode(result.program))))
+            if events is not None:
+                save_events(self.path / TRACE_NAME, events)
+            save_result(self.path, result)
 
 
 class RunDirectory:

@@ -8,17 +8,20 @@ import tempfile
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from testbed.cli.manual import manual
-from testbed.errors import UsageError
+from testbed.errors import HostError, UsageError
 from testbed.matrix import Done, Product, orders, read_product, run_all, shard
 from testbed.report import console_for, matrix_junit, matrix_ktap, matrix_table, severity, verdict_of
 from testbed.result import SCHEMA_VERSION
 from testbed.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from testbed.order import Order
 
 __all__ = ["command"]
 
@@ -30,6 +33,7 @@ _FACTORS = ("nics", "kernels", "variants", "scenarios", "clocks", "seeds")
     epilog=manual(
         "testbed matrix --nics igb,e1000e --kernels ,debian:trixie --out nightly",
         "testbed matrix nightly.toml --shard 2/5 --out nightly --junit >nightly.xml",
+        "testbed matrix nightly.toml --cluster tcp://head:8786 --out nightly",
         _0="no run violates a rule, and none is broken",
         _1="a rule is violated in a run",
         _3="a run is broken, and no rule is violated",
@@ -45,6 +49,7 @@ _FACTORS = ("nics", "kernels", "variants", "scenarios", "clocks", "seeds")
 @click.option("--clocks", help="virtual, real or both.")
 @click.option("--seeds", help="Seeds of jitter: 1,2,7 or 1-50.")
 @click.option("--jobs", type=click.IntRange(1, 64), help="Guests at once; TESTBED_GUESTS or 2 by default.")
+@click.option("--cluster", metavar="ADDRESS", help="Run on the workers of this Dask scheduler.")
 @click.option("--shard", "part", metavar="I/N", help="Run the I-th of N parts only.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Keep every run here, and go on where it was left."
@@ -59,6 +64,7 @@ def command(
     *,
     file: Path | None,
     jobs: int | None,
+    cluster: str | None,
     part: str | None,
     out: Path | None,
     form: str,
@@ -74,12 +80,28 @@ def command(
     with ExitStack() as stack:
         directory = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="testbed-matrix-")))
         stack.enter_context(RunDirectory(directory))
-        done = run_all(
-            work, directory, jobs or int(os.environ.get("TESTBED_GUESTS", "2")), _Progress(len(work))
-        )
+        told = _Progress(len(work))
+        if cluster:
+            done = _on_cluster(cluster, jobs, work, directory, told)
+        else:
+            done = run_all(work, directory, jobs or int(os.environ.get("TESTBED_GUESTS", "2")), told)
     _print(done, form)
     statuses = [each.status for each in done if each.status != 4]
     sys.exit(max(statuses, key=severity, default=0))
+
+
+def _on_cluster(
+    address: str, jobs: int | None, work: list[Order], directory: Path, told: _Progress
+) -> list[Done]:
+    if jobs:
+        raise UsageError(
+            "--jobs and --cluster exclude each other", "the cluster's workers say how many at once"
+        )
+    try:
+        from testbed.matrix.cluster import run_on_cluster
+    except ImportError as error:
+        raise HostError(f"--cluster needs Dask: {error}", "pip install 'testbed[cluster]'") from error
+    return run_on_cluster(address, work, directory, told)
 
 
 def _print(done: list[Done], form: str) -> None:

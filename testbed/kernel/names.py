@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from testbed.cache import content_key
 from testbed.errors import Unsupported, UsageError
 from testbed.kernel.change import plan, with_changes
 from testbed.kernel.config import read_config
@@ -61,6 +62,22 @@ class Spec:
     def is_built(self) -> bool:
         """Whether it asks for a kernel that testbed builds."""
         return self.built or self.debug or bool(self.configs)
+
+    @property
+    def text(self) -> str:
+        """The KERNEL that asks for it from any directory: every path in it is absolute."""
+        kind, colon, path = self.base.partition(":")
+        if kind in {"tree", "image"}:
+            path = ",".join(str(Path(each).absolute()) for each in path.split(","))
+        changes = (f"{change.kind}={change.asked}" for change in self.changes)
+        configs = (f"config={file}" for file in self.configs)
+        bare = (word for word in BARE if getattr(self, word))
+        return "@".join([f"{kind}{colon}{path}", *changes, *configs, *bare])
+
+    @property
+    def contents(self) -> list[str]:
+        """What stands for the content of each change and file of options."""
+        return [*(change.key for change in self.changes), *(content_key(file) for file in self.configs)]
 
 
 def known_kernels() -> dict[str, str]:

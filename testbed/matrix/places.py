@@ -13,16 +13,20 @@ from testbed.cache import content_key
 from testbed.errors import Unsupported
 from testbed.kernel import default_kernel
 from testbed.result import KernelRecord, Result
-from testbed.run import Run
 from testbed.run_directory import RunFiles, explained
 from testbed.scenario import canonical_json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
+    import numpy.typing as npt
+
     from testbed.order import Order
     from testbed.run import Request
     from testbed.scenario import Scenario
+
+    Events = npt.NDArray[np.void]
 
 __all__ = ["beginning_of", "keep", "keep_unrun", "place_of", "unrun_place"]
 
@@ -45,15 +49,14 @@ def unrun_place(order: Order) -> str:
     return beginning_of(order) + content_key(msgspec.json.encode(order))
 
 
-def keep(directory: Path, order: Order, place: str, run: Run) -> None:
+def keep(
+    directory: Path, order: Order, place: str, result: Result, console: str, events: Events | None
+) -> None:
     """Keep a run in its place; what was kept of an earlier attempt that never came to one goes.
 
     :raise HostError: the directory cannot be written to.
     """
-    files = RunFiles(directory / place)
-    with explained(directory):
-        files.path.mkdir(parents=True, exist_ok=True)
-    files.save(run)
+    _files(directory, place).write(result, console, events)
     shutil.rmtree(directory / unrun_place(order), ignore_errors=True)
 
 
@@ -81,8 +84,12 @@ def keep_unrun(directory: Path, order: Order, scenario: Scenario, error: str, st
         reproduce=order.command(),
         program=msgspec.to_builtins(scenario),
     )
+    _files(directory, place).write(result, "", None)
+    return place
+
+
+def _files(directory: Path, place: str) -> RunFiles:
     files = RunFiles(directory / place)
     with explained(directory):
         files.path.mkdir(parents=True, exist_ok=True)
-    files.save(Run(result))
-    return place
+    return files

@@ -11,9 +11,8 @@ import msgspec
 from testbed.errors import TestbedError
 from testbed.matrix.done import Done, ended, is_kept, kept
 from testbed.matrix.places import keep, keep_unrun, place_of
-from testbed.rules import all_rules
+from testbed.matrix.product import read_scenarios
 from testbed.run import run
-from testbed.scenario import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,8 +34,7 @@ def run_all(orders: Sequence[Order], directory: Path, jobs: int, told: Callable[
     :raise HostError: the directory cannot be written to.
     :raise UsageError: it holds a result of another version.
     """
-    rules = set(all_rules())
-    scenarios = {name: load(name, rules) for name in {order.scenario for order in orders}}
+    scenarios = read_scenarios(orders)
     asked = {msgspec.json.encode(order): order for order in orders}
     found: dict[bytes, Done] = {}
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -65,5 +63,5 @@ def _run_one(order: Order, scenario: Scenario, directory: Path) -> Done:
         return Done(order=order, directory=place, error=str(error), status=error.exit_status)
     if done is None:
         return kept(order, directory, place)
-    keep(directory, order, place, done)
+    keep(directory, order, place, done.result, done.console, done.trace.events if done.trace else None)
     return ended(order, place, done.result)

@@ -18,9 +18,12 @@ from testbed.rules import all_rules
 from testbed.scenario import library, load
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["Product", "orders", "read_product", "shard"]
+    from testbed.scenario import Scenario
+
+__all__ = ["Product", "orders", "read_product", "read_scenarios", "shard"]
 
 Names = Annotated[tuple[str, ...], Meta(min_length=1)]
 
@@ -83,6 +86,15 @@ def orders(of: Product) -> list[Order]:
             "see `testbed list variants`",
         )
     return found
+
+
+def read_scenarios(of: Iterable[Order]) -> dict[str, Scenario]:
+    """Return the scenario behind each name in the orders.
+
+    :raise UsageError: one cannot be read any more.
+    """
+    rules = set(all_rules())
+    return {name: load(name, rules) for name in {order.scenario for order in of}}
 
 
 def shard(of: list[Order], number: int, shards: int) -> list[Order]:

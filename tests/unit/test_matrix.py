@@ -22,7 +22,7 @@ from testbed.order import Order
 from testbed.recorded import load_several
 from testbed.report import matrix_junit, matrix_ktap, matrix_table
 from testbed.report.page import matrix_page
-from testbed.run import Request, Run
+from testbed.run import Request
 from testbed.scenario import library, load
 
 if TYPE_CHECKING:
@@ -194,7 +194,8 @@ def test_a_run_takes_the_place_of_what_once_kept_it_from_running(tmp_path: Path)
     place = keep_unrun(tmp_path, order, load("ring-full"), "no clang", 3)
     (unrun,) = load_several(tmp_path)
     assert unrun.result.kernel.asked == "debian:trixie-backports@variant=igb/ring-full-exit"
-    keep(tmp_path, order, "ring-full-igb-1", Run(result_of(STOCK, trace=None, program=unrun.result.program)))
+    result = result_of(STOCK, trace=None, program=unrun.result.program)
+    keep(tmp_path, order, "ring-full-igb-1", result, "", None)
     assert [run.place for run in load_several(tmp_path)] == ["ring-full-igb-1"] != [place]
 
 

@@ -1,0 +1,85 @@
+"""``testbed matrix --cluster`` with a real scheduler and two workers: what one leaves when it dies, the other does."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+from dask_processes import DaskCluster
+
+from testbed.errors import HostError
+from testbed.matrix import Product, cluster, orders
+from testbed.matrix.cluster import run_on_cluster
+from testbed.recorded import load_several
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from victims import Cache
+
+    from testbed.run import Run
+
+SCENARIOS = ("stack-only", "rx-steady", "tx-only")
+GONE_LIMIT_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    with DaskCluster(tmp_path_factory.mktemp("dask")) as started:
+        yield started
+
+
+def test_the_runs_of_a_worker_that_dies_are_done_by_another_and_are_as_local_ones(
+    cache: Cache, dask: DaskCluster, seen: Callable[..., Run], tmp_path: Path
+) -> None:
+    first = dask.worker("first", "cores=1")
+    product = ("--nics", "igb", "--scenarios", ",".join(SCENARIOS), "--out", tmp_path)
+    with cache.started("matrix", *product, "--cluster", dask.address, "--json") as matrix:
+        first.wait_for_guest()
+        second = dask.worker("second", "cores=1")
+        first.kill()
+        done = matrix.end()
+    assert done.status == 0, done.err
+    digests = {run.result.scenario: run.result.trace.sequence_digest for run in load_several(tmp_path)
+               if run.result.trace}  # fmt: skip
+    local = {name: seen(name, nic="igb").result.trace for name in SCENARIOS}
+    assert digests == {name: trace.sequence_digest for name, trace in local.items() if trace}
+    for run in done.document()["runs"]:
+        assert {path.name for path in (tmp_path / run["directory"]).iterdir()} == {
+            "result.json", "trace.npy", "console.log", "scenario.yaml"
+        }  # fmt: skip
+    deadline = time.monotonic() + GONE_LIMIT_S
+    while left := first.started():
+        assert time.monotonic() < deadline, f"the dead worker left {left}"
+        time.sleep(0.05)
+    again = cache.call("matrix", *product, "--cluster", dask.address)
+    assert (again.status, again.err.count("(kept)")) == (0, len(SCENARIOS))
+    second.kill()
+
+
+def test_a_matrix_ends_when_nobody_is_left_who_could_run_it(
+    dask: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "ALONE_LIMIT_S", 1.0)
+    last = dask.worker("last", "cores=1")
+    with ThreadPoolExecutor(1) as pool:
+        work = orders(Product(nics=("igb",), scenarios=("stack-only",)))
+        matrix = pool.submit(run_on_cluster, dask.address, work, tmp_path, print)
+        last.wait_for_guest()
+        last.kill()
+        with pytest.raises(HostError, match=r"no worker has cores=1, which .*stack-only.* there is none"):
+            matrix.result(60)
+
+
+def test_a_matrix_ends_when_the_scheduler_goes_away(dask: DaskCluster, tmp_path: Path) -> None:
+    worker = dask.worker("faithful", "cores=1")
+    with ThreadPoolExecutor(1) as pool:
+        work = orders(Product(nics=("igb",), scenarios=("stack-only",)))
+        matrix = pool.submit(run_on_cluster, dask.address, work, tmp_path, print)
+        worker.wait_for_guest()
+        dask.scheduler.kill()
+        with pytest.raises(HostError, match="went away"):
+            matrix.result(60)
