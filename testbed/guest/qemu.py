@@ -41,6 +41,7 @@ KERNEL_ARGUMENTS = (
     # Emulated CPUs leak nothing, but flush their TLB twice in each system call where the kernel isolates page tables.
     "mitigations=off",
     "cryptomgr.notests",  # nobody here asks whether AES is right
+    "no_timer_check",  # whether an emulated timer interrupts
     "random.trust_cpu=on",
 )
 # Under TCG the kernel distrusts the TSC and reads the ACPI timer instead, which costs a device access each time.

@@ -15,6 +15,7 @@ import numpy as np
 from testbed.scenario.program import StepKind
 from testbed.trace.events import Kind
 from testbed.trace.handover import handed_over, sequences_of
+from testbed.trace.once import once
 from testbed.trace.polls import RECONFIGURING
 from testbed.trace.pool import usable
 
@@ -46,8 +47,13 @@ class Burst:
     end: int
 
 
-def bursts(trace: Trace) -> Iterator[Burst]:
-    """Yield the bursts that met a ring without older frames, polled for by one NAPI alone."""
+@once
+def bursts(trace: Trace) -> tuple[Burst, ...]:
+    """Return the bursts that met a ring without older frames, polled for by one NAPI alone."""
+    return tuple(_bursts(trace))
+
+
+def _bursts(trace: Trace) -> Iterator[Burst]:
     frames = handed_over(trace)
     frames = frames[trace.polls.owner[frames] >= 0]
     napis = np.unique(trace.polls.napi[trace.polls.owner[frames]])

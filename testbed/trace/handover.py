@@ -14,6 +14,7 @@ import numpy as np
 
 from testbed.scenario.program import Verdict
 from testbed.trace.events import Kind
+from testbed.trace.once import once
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["handed_over", "moved", "refills_short", "sequences_of", "unseen_sends"]
 
 
+@once
 def handed_over(trace: Trace) -> Rows:
     """Return the rows, ascending, at which the driver hands over a frame; no frame has two.
 

@@ -15,6 +15,7 @@ import numpy as np
 from testbed.scenario.program import StepKind, Verdict
 from testbed.trace.events import Kind, XdpStatistics
 from testbed.trace.handover import handed_over, unseen_sends
+from testbed.trace.once import once
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -134,6 +135,7 @@ def published(trace: Trace, kind: Kind, step: StepKind) -> Rows:
     return ended
 
 
+@once
 def _consumed(trace: Trace) -> Rows | None:
     """Return the rows at which a frame left the Rx ring of the socket's queue; None when that is not known."""
     polls = trace.polls
@@ -148,6 +150,7 @@ def _consumed(trace: Trace) -> Rows | None:
     return own
 
 
+@once
 def _serving(trace: Trace) -> Numbers:
     """Return the napi_ids of the NAPIs that fill Rx descriptors; a queue may have another one for Tx."""
     owner = trace.polls.owner[trace.rows(Kind.XSK_ALLOC)]

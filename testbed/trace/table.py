@@ -78,6 +78,11 @@ class Trace:
         return Polls.of(self.events, busy_poll=self.flag("busy_poll"))
 
     @cached_property
+    def _rows(self) -> dict[tuple[object, ...], npt.NDArray[np.intp]]:
+        """What :meth:`rows` has answered."""
+        return {}
+
+    @cached_property
     def kind(self) -> npt.NDArray[np.uint16]:
         """The kinds of all rows, shape ``(n,)``, in memory of their own: faster than a field of the table."""
         return np.ascontiguousarray(self.events["kind"])
@@ -87,10 +92,14 @@ class Trace:
 
         :param values: only those where these fields have these values, as in ``rows(Kind.REDIRECT, a=0)``.
         """
-        rows: npt.NDArray[np.intp] = np.flatnonzero(self.kind == kind)
-        for name, value in values.items():
-            rows = rows[self.events[name][rows] == value]
-        return rows
+        key = (kind, *sorted(values.items()))
+        if key not in self._rows:
+            rows: npt.NDArray[np.intp] = np.flatnonzero(self.kind == kind)
+            for name, value in values.items():
+                rows = rows[self.events[name][rows] == value]
+            rows.flags.writeable = False  # it is handed to all who ask the same
+            self._rows[key] = rows
+        return self._rows[key]
 
     def field(self, name: str, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
         """Return one field of some rows as signed 64-bit numbers, so that differences never wrap."""
