@@ -112,12 +112,12 @@ def run(request: Request) -> Run:
         return Run(_result(request, watch, verdict=error.verdict, error=str(error)))
 
 
-def prepare(request: Request) -> None:
-    """Build the image and save the guest that a run of this request would start from.
+def prepare(request: Request) -> Path:
+    """Build the image and save the guest that a run of this request starts from; return the snapshot's directory.
 
     :raise TestbedError: whatever :func:`run` would make a result of.
     """
-    save(request.toolchain, _blueprint(request, _Watch()))
+    return save(request.toolchain, _blueprint(request, _Watch()))
 
 
 def check_commands(nic: Nic, scenario: Scenario) -> None:

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from victims import PrivateCache
 
+from testbed.run import prepare
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from victims import Ended, Victim
+
+    from testbed.run import Request
 
 PCAP_HEADER_BYTES = 24
 FRAME_BYTES = 60 + 16
@@ -67,7 +71,6 @@ NEW_GUEST: dict[str, Moment] = {
     "boot begins": lambda at: at.booting(""),
     "QEMU starts": lambda at: at.cache.qemu(),
     "the kernel speaks": lambda at: at.log_holds("Linux version"),
-    "init begins": lambda at: at.log_holds("Run /init"),
     "saving": lambda at: at.saved_bytes() > 0,
 }
 SAVED_GUEST: dict[str, Moment] = {
@@ -80,7 +83,7 @@ SAVED_GUEST: dict[str, Moment] = {
     "nearly all frames": lambda at: at.frames() >= FRAMES * 9 // 10,
 }
 WITHOUT_QEMU = {"boot begins", "a run begins"}
-BOOTING_QEMU = ("QEMU starts", "the kernel speaks", "saving")
+BOOTING_QEMU = ("QEMU starts", "the kernel speaks")
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +102,10 @@ def unsaved(place: Place) -> Place:
 
 
 @pytest.fixture(scope="module")
-def recorded(place: Place) -> str:
-    """Return the digest of an undisturbed run, which leaves a snapshot."""
+def recorded(place: Place, request_for: Callable[..., Request]) -> str:
+    """Return the digest of an undisturbed run, which starts from a snapshot."""
+    shared = prepare(request_for("rx-steady", nic="igb"))
+    shutil.copytree(shared, place.cache.path / "snapshots" / shared.name)
     return assert_right(place.cache.call(*words(place)))
 
 
