@@ -96,7 +96,11 @@ def test_a_worker_with_another_testbed_is_refused_with_both_versions(
 
 def test_a_worker_with_a_testbed_of_before_clusters_is_refused(dask: DaskCluster, tmp_path: Path) -> None:
     (tmp_path / "testbed" / "matrix").mkdir(parents=True)
-    for module in ("__init__", "matrix/__init__", "matrix/cluster"):  # an editable install would find the rest
+    for module in (
+        "__init__",
+        "matrix/__init__",
+        "matrix/cluster",
+    ):  # an editable install would find the rest
         (tmp_path / "testbed" / f"{module}.py").touch()
     with dask.joined("older", "cores=1", PYTHONPATH=str(tmp_path)):
         assert f"has no testbed like {identity()}" in str(refusal(dask.address))
