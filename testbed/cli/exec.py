@@ -18,6 +18,7 @@ from testbed.errors import TestbedError
 from testbed.executable import read_program
 from testbed.guest import Command, execute
 from testbed.guest.channel import MessageType
+from testbed.guest.execute import exit_status
 from testbed.kernel import parse
 from testbed.preparation import ready_guest, shape_of
 from testbed.toolchain import open_toolchain
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from testbed.nic import Nic
     from testbed.toolchain import Toolchain
 
-__all__ = ["Found", "Pipes", "command", "exit_status", "find_guest", "guest_options"]
+__all__ = ["Found", "Pipes", "command", "find_guest", "guest_options"]
 
 _PROGRAM = "/run/program"
 _BROKEN_PIPE = 141  # as a shell reports a program that SIGPIPE ended
@@ -141,9 +142,3 @@ class Pipes:
 def _write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]
-
-
-def exit_status(status: int) -> int:
-    """Return what a shell makes of a status of wait(2): the program's own, or 128+N for signal N."""
-    code = os.waitstatus_to_exitcode(status)
-    return 128 - code if code < 0 else code

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from testbed.busybox import script_command, terminal_command
 from testbed.cli.changes import KernelOptions
-from testbed.cli.exec import Pipes, exit_status, find_guest, guest_options
+from testbed.cli.exec import Pipes, find_guest, guest_options
 from testbed.cli.manual import manual
 from testbed.errors import GuestLost, HostError, UsageError
-from testbed.executable import read_program
-from testbed.guest import Command, execute
-from testbed.guest.execute import MAX_PROGRAM_BYTES, TERMINAL
+from testbed.guest import execute
+from testbed.guest.execute import MAX_PROGRAM_BYTES, exit_status
 from testbed.preparation import ready_guest, shape_of
 from testbed.terminal import JoinedTerminal
 
@@ -26,18 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from testbed.cli.exec import Found
-    from testbed.guest import Clock, Guest
-    from testbed.toolchain import Toolchain
+    from testbed.guest import Clock, Command, Guest
 
 __all__ = ["command"]
 
-_BUSYBOX = "/bin/busybox"
-_INPUT = "/run/input"
-# What a kernel has no file system for is no fault.
-_SETUP = (
-    "busybox --install -s /bin; "
-    "mount -t tracefs none /sys/kernel/tracing 2>/dev/null; mount -t bpf none /sys/fs/bpf 2>/dev/null; "
-)
 _SCRIPT_LIMIT_S = 600.0
 _PERSON_LIMIT_S = 86400.0
 
@@ -95,11 +87,7 @@ def _of_script(found: Found) -> Command:
     """
     if sys.stdin is None:
         raise UsageError("there is no stdin to read commands from", "give a terminal, or commands in a pipe")
-    script = sys.stdin.buffer.read(MAX_PROGRAM_BYTES + 1)
-    if len(script) > MAX_PROGRAM_BYTES:
-        raise UsageError(f"stdin has more than {MAX_PROGRAM_BYTES >> 20} MiB", "give a shorter script")
-    files = {_BUSYBOX: _busybox(found.toolchain), _INPUT: script}
-    return Command(files, _BUSYBOX, ("busybox", "sh", "-c", f"{_SETUP}exec sh"), _INPUT)
+    return script_command(found.toolchain, sys.stdin.buffer.read(MAX_PROGRAM_BYTES + 1))
 
 
 def _on_terminal(found: Found) -> Command:
@@ -107,16 +95,7 @@ def _on_terminal(found: Found) -> Command:
     size = f"stty rows {rows} cols {columns}; " if rows and columns else ""
     kind = os.environ.get("TERM", "")
     kind = kind if re.fullmatch(r"[A-Za-z0-9._+-]+", kind) else "linux"
-    prepare = f"{size}export TERM={kind} PS1='{found.nic.name}:\\w # '; "
-    files = {_BUSYBOX: _busybox(found.toolchain)}
-    return Command(files, _BUSYBOX, ("busybox", "sh", "-c", f"{_SETUP}{prepare}exec sh"), TERMINAL)
-
-
-def _busybox(toolchain: Toolchain) -> bytes:
-    try:
-        return read_program(toolchain.file("/usr/bin/busybox"))
-    except UsageError as error:
-        raise HostError(error.message, "install busybox-static, or use --toolchain root") from error
+    return terminal_command(found.toolchain, f"{size}export TERM={kind} PS1='{found.nic.name}:\\w # '; ")
 
 
 def _join(guest: Guest, what: Command, timeout_s: float) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from testbed.guest.channel import Barrier, Message
     from testbed.guest.guest import Guest
 
-__all__ = ["MAX_PROGRAM_BYTES", "NO_INPUT", "PAYLOAD_OFFSET", "TERMINAL", "Command", "execute"]
+__all__ = ["MAX_PROGRAM_BYTES", "NO_INPUT", "PAYLOAD_OFFSET", "TERMINAL", "Command", "execute", "exit_status"]
 
 PAYLOAD_OFFSET = 65536
 MAX_PROGRAM_BYTES = 64 << 20  # a quarter of the guest's memory
@@ -98,6 +98,12 @@ def execute(
         why = os.strerror(-outcome.end.error)
         raise GuestLost(f"the guest could not start the program: step {outcome.end.steps_done}: {why}")
     return exits[0].status
+
+
+def exit_status(status: int) -> int:
+    """Return what a shell makes of a status of wait(2): the program's own, or 128+N for signal N."""
+    code = os.waitstatus_to_exitcode(status)
+    return 128 - code if code < 0 else code
 
 
 @dataclass(frozen=True)
