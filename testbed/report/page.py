@@ -151,7 +151,7 @@ def _inert(json: str) -> Markup:
 
 
 def _page(title: str, *, timeline: str = "", **parts: object) -> str:
-    folder = files("testbed.report") / "page"
+    folder = files("testbed.report") / "web"
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     bokeh = Resources(mode="inline", components=["bokeh"]).js_raw
     return environment.from_string((folder / "page.html").read_text()).render(
