@@ -23,7 +23,7 @@ int interface_wait_for_carrier(void);
 int interface_set_rings(__u32 rx, __u32 tx);
 int interface_set(enum tb_setting setting, __u64 value);
 int interface_set_mtu(__u32 bytes);
-int interface_set_coalesce(__u32 rx_usecs, __u32 tx_usecs);
+int interface_set_coalesce(__u32 rx_usecs, __u32 tx_usecs, const __u32 *tx_frames);
 int interface_set_threaded(bool on);
 int interface_set_irq_cpu(__u32 cpu, const __u8 marks[TB_MAX_IRQS]);
 int interface_stack_send(__u32 count, __u32 bytes);

@@ -160,7 +160,7 @@ int interface_set_mtu(__u32 bytes)
 	return request(SIOCSIFMTU, &ifr);
 }
 
-int interface_set_coalesce(__u32 rx_usecs, __u32 tx_usecs)
+int interface_set_coalesce(__u32 rx_usecs, __u32 tx_usecs, const __u32 *tx_frames)
 {
 	struct ethtool_coalesce coalesce = { .cmd = ETHTOOL_GCOALESCE };
 	struct ifreq ifr = { .ifr_data = (void *)&coalesce };
@@ -171,8 +171,10 @@ int interface_set_coalesce(__u32 rx_usecs, __u32 tx_usecs)
 	coalesce.cmd = ETHTOOL_SCOALESCE;
 	coalesce.rx_coalesce_usecs = rx_usecs;
 	/* Drivers whose queue pairs share a vector refuse a value of its own for Tx and show 0 for it. */
-	if (coalesce.tx_coalesce_usecs)
+	if (coalesce.tx_coalesce_usecs || tx_frames)
 		coalesce.tx_coalesce_usecs = tx_usecs;
+	if (tx_frames)
+		coalesce.tx_max_coalesced_frames = *tx_frames;
 	return request(SIOCETHTOOL, &ifr);
 }
 

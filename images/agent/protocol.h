@@ -122,7 +122,7 @@ enum tb_step_kind {
 	TB_STEP_SNAPSHOT_RINGS = 16,
 	TB_STEP_HOST = 17, /* a barrier; a: the action's number; b: 1 when frames come */
 	TB_STEP_MTU = 18,	/* a: bytes */
-	TB_STEP_COALESCE = 19,	/* a: rx-usecs, b: tx-usecs */
+	TB_STEP_COALESCE = 19,	/* a: rx-usecs, b: tx-usecs; c: tx-frames and 1, 0: as they are */
 	TB_STEP_THREADED = 20,	/* a: 1 when NAPI is polled by threads of its own */
 	TB_STEP_STACK_SEND = 21, /* count; a: frame bytes; numbered frames through the stack (AF_PACKET) */
 	TB_STEP_LOG_LINE = 22,	/* a, b, c: up to 24 bytes of text for the kernel log */

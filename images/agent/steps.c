@@ -120,7 +120,9 @@ static int step_mtu(const struct tb_step *step)
 
 static int step_coalesce(const struct tb_step *step)
 {
-	return settled(interface_set_coalesce(step->a, step->b));
+	const __u32 tx_frames = step->c - 1;
+
+	return settled(interface_set_coalesce(step->a, step->b, step->c ? &tx_frames : NULL));
 }
 
 static int step_threaded(const struct tb_step *step)

@@ -11,5 +11,11 @@ NIC = Nic(
     model="testbed.dwmac:DwmacIntel",
     driver="stmmac",
     modules=("dwmac-intel",),
-    since={"copy": (0, 0), "native_xdp": (5, 13), "generic_xdp": (0, 0), "zero_copy": (5, 13)},
+    since={
+        "copy": (0, 0),
+        "native_xdp": (5, 13),
+        "generic_xdp": (0, 0),
+        "zero_copy": (5, 13),
+        "tx_frames": (0, 0),
+    },
 )

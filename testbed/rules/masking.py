@@ -1,4 +1,4 @@
-"""When a driver unmasks its interrupts, by what the device saw: rules 6 and 7."""
+"""When a driver masks and unmasks its interrupts, by what the device saw: rules 6, 7 and 39."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-__all__ = ["unmask_after_complete", "unmask_needs_ownership"]
+__all__ = ["mask_before_schedule", "unmask_after_complete", "unmask_needs_ownership"]
 
 _NAPI = "Documentation/networking/napi.rst, Scheduling and IRQ masking"
 _UNSEEN = "the device does not tell of its masks"
@@ -82,6 +82,39 @@ def unmask_after_complete(trace: Trace) -> Finding:
         f"{int(wrong.sum())} of {len(polls)} polls completed and left their interrupt masked",
         observed=int(wrong.sum()),
         events=[*trace.polls.complete_row[polls[wrong]], *trace.polls.row[polls[wrong]]],
+    )
+
+
+@rule(
+    "mask-before-schedule",
+    39,
+    statement="Whoever schedules a NAPI and masks its interrupt masks it first.",
+    sources=[_NAPI, "ba0da2dc934e", "ea852c17f538"],
+    needs="a device that tells of its masks, and an interrupt that was masked together with a schedule",
+    exceptions=["a NAPI scheduled without masking, as by a wakeup of user space"],
+    unit="schedules",
+)
+def mask_before_schedule(trace: Trace) -> Finding:
+    """Count the masks behind a schedule: a poll on another CPU may have unmasked by then, and stays masked for ever.
+
+    The row before such a mask is the schedule. Where another schedule follows as the next row, the mask is that one's.
+    """
+    masks = trace.rows(Kind.MASK)
+    closing = masks[trace.field("a", masks) & ~trace.field("b", masks) != 0]
+    guest = np.flatnonzero(trace.kind < Kind.RX_DONE)
+    at = np.searchsorted(guest, closing)
+    scheduling = trace.kind[guest] == Kind.SCHEDULE
+    before = np.append(scheduling, False)[at - 1] & (at > 0)
+    first = np.append(scheduling, False)[at]
+    late = closing[before & ~first]
+    if not len(late) and not first.any():
+        return not_exercised("no interrupt was masked together with a schedule" if len(masks) else _UNSEEN)
+    if not len(late):
+        return hold(f"{int(first.sum())} interrupts were masked before their NAPI was scheduled")
+    return violated(
+        f"{len(late)} interrupts were masked behind the schedule of their NAPI",
+        observed=len(late),
+        events=[int(row) for row in late],
     )
 
 

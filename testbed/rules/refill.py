@@ -12,7 +12,7 @@ from testbed.rules.registry import rule
 from testbed.scenario.program import StepKind
 from testbed.trace.events import Kind, Ring
 from testbed.trace.handover import refills_short
-from testbed.trace.pool import available, usable
+from testbed.trace.pool import available, unused, usable
 from testbed.trace.wakeups import need_wakeup_at
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _starved_polls(trace: Trace) -> Rows:
     serving = np.isin(polls.napi, np.unique(polls.napi[(last >= 0) & (last > begin)]))
     judged = serving & (polls.completes > 0) & polls.whole & ~polls.reconfigured & (polls.budget > 0)
     short = np.isin(last, refills_short(trace)) & (last > begin)
-    left = usable(trace, polls.row)
+    left = unused(trace, polls.row)
     # Without a refill since a NAPI was disabled there is no pool yet, or none any more.
     tried = np.append(-1, allocated)[np.searchsorted(allocated, polls.row)]
     disabled = trace.rows(Kind.DISABLED)

@@ -31,7 +31,8 @@ _FREE_SLOTS = 16
     "tx-liveness",
     19,
     statement="While entries of the TX ring can be sent, a wakeup makes the driver take some within 10 ms, and "
-    "no poll completes leaving some with neither a Tx interrupt to come nor need_wakeup set.",
+    "no poll completes leaving some without need_wakeup set, unless an interrupt of frames under way lets the driver "
+    "take some within 10 ms.",
     sources=[_AF_XDP, "net/xdp/xsk.c, xsk_tx_peek_release_desc_batch()", "2764ab51d5f0 (stmmac)"],
     needs="a zero-copy socket with entries in its TX ring, room in its COMPLETION ring, 16 free descriptors, "
     "the link up, and a wakeup (sendto()) or a poll that served the TX ring",
@@ -88,9 +89,22 @@ def _abandoned(trace: Trace) -> tuple[int, list[int]]:
     chosen = np.flatnonzero((left >= 0) & (polls.completes > 0) & ~polls.reconfigured)
     # What user space submitted behind the driver's last look is for its next wakeup.
     chosen = chosen[_could_send(trace, left[chosen] + 1)]
-    lost = outstanding(trace, left[chosen] + 1) == 0
-    lost &= need_wakeup_at(trace, Ring.TX, polls.row[chosen]) == 0
-    return len(chosen), [int(row) for row in polls.row[chosen[lost]]]
+    idle = len(chosen)
+    if trace.flag("need_wakeup"):
+        chosen = chosen[need_wakeup_at(trace, Ring.TX, polls.row[chosen]) == 0]
+    silent = outstanding(trace, left[chosen] + 1) == 0
+    rows = polls.row[chosen]
+    return idle, [int(row) for row, lost in zip(rows, silent | _late(trace, rows), strict=True) if lost]
+
+
+def _late(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Say for each row whether the driver took nothing within the limit behind it, whatever was to bring it back."""
+    limit_ns = wakeup_limit_ns(trace)
+    if limit_ns is None:
+        return np.zeros(rows.shape, dtype=np.bool_)
+    taken, disturbing = _taken(trace), disturbances(trace)
+    answers = [answer(trace, int(row), taken, limit_ns, disturbing) for row in rows]
+    return np.array([said is Answer.LATE for said in answers], dtype=np.bool_)
 
 
 def _could_send(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:

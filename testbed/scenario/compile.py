@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from testbed.scenario.program import STEP, BindFlags, StepKind, Verdict, XdpMode
-from testbed.scenario.steps import HostStep, Inject, Record
-from testbed.scenario.unroll import unroll
+from testbed.scenario.steps import Coalesce, HostStep, Inject, Record
+from testbed.scenario.unroll import unroll, written
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,6 +34,7 @@ class Capability(enum.StrEnum):
     GENERIC_XDP = "generic_xdp"
     ZERO_COPY = "zero_copy"
     COPY = "copy"
+    TX_FRAMES = "tx_frames"  # how many frames are sent for each interrupt on completion
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,10 @@ def required(scenario: Scenario) -> frozenset[Capability]:
         "none": set[Capability](),
     }
     sockets = {"zerocopy": {Capability.ZERO_COPY}, "copy": {Capability.COPY}, "none": set[Capability]()}
-    return frozenset(programs[settings.xdp_mode] | sockets[settings.mode])
+    needs = programs[settings.xdp_mode] | sockets[settings.mode]
+    if any(isinstance(step, Coalesce) and step.tx_frames is not None for step in written(scenario.steps)):
+        needs.add(Capability.TX_FRAMES)
+    return frozenset(needs)
 
 
 def fitted(scenario: Scenario, can: Collection[str]) -> Scenario:
@@ -102,17 +106,17 @@ def compile_program(scenario: Scenario) -> Program:
     records = list(setup)
     sources = [f"set-up: {record.kind.name.lower()}" for record in setup]
     actions: dict[int, HostStep] = {}
-    for written in unroll(scenario):
-        for record in written.step.records():
-            if isinstance(written.step, HostStep):
+    for unrolled in unroll(scenario):
+        for record in unrolled.step.records():
+            if isinstance(unrolled.step, HostStep):
                 records.append(replace(record, a=len(actions)))
-                actions[len(actions)] = written.step
+                actions[len(actions)] = unrolled.step
             else:
                 records.append(operands[record.kind] if record.kind in _FROM_SETTINGS else record)
-            sources.append(str(written))
+            sources.append(str(unrolled))
             if record.kind is StepKind.UMEM and scenario.settings.prefill:
                 records.append(_prefill(scenario.settings))
-                sources.append(str(written))
+                sources.append(str(unrolled))
     queue = scenario.settings.queue
     rows = [(r.kind, queue, r.count, r.a, r.b, r.c) for r in records]
     return Program(np.array(rows, dtype=STEP), actions, tuple(sources), len(setup))

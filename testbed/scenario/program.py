@@ -39,7 +39,7 @@ class StepKind(enum.IntEnum):
     SNAPSHOT_RINGS = 16
     HOST = 17  # a barrier; a: number of the host's action; b: 1 when frames come
     MTU = 18  # a: bytes
-    COALESCE = 19  # a: rx-usecs, b: tx-usecs
+    COALESCE = 19  # a: rx-usecs, b: tx-usecs; c: tx-frames and 1, 0: as they are
     THREADED = 20  # a: 1 when NAPI is polled by threads of its own
     STACK_SEND = 21  # count; a: frame bytes
     LOG_LINE = 22  # a, b, c: up to 24 bytes of text

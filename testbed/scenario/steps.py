@@ -224,12 +224,24 @@ class Coalesce(Step, frozen=True, tag="coalesce"):
         int, Meta(ge=0, le=10_000, description="microseconds; 0: none, 1 and 3: adaptive on Intel")
     ]
     tx_usecs: Annotated[
-        int, Meta(ge=0, le=10_000, description="the same for Tx, where it has a vector of its own")
+        int, Meta(ge=0, le=100_000, description="the same for Tx, where it has a vector of its own")
     ]
+    tx_frames: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=256,
+                description="frames sent for each interrupt on completion; 0: none, the driver's timer alone",
+            ),
+        ]
+        | None
+    ) = None
 
     def records(self) -> tuple[Record, ...]:
         """Return one COALESCE."""
-        return (Record(StepKind.COALESCE, a=self.rx_usecs, b=self.tx_usecs),)
+        frames = 0 if self.tx_frames is None else self.tx_frames + 1
+        return (Record(StepKind.COALESCE, a=self.rx_usecs, b=self.tx_usecs, c=frames),)
 
 
 class Threaded(Step, frozen=True, tag="threaded"):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from testbed.scenario.model import Scenario
 
-__all__ = ["Totals", "Unrolled", "device_steps", "totals", "unroll"]
+__all__ = ["Totals", "Unrolled", "device_steps", "totals", "unroll", "written"]
 
 
 class Unrolled(NamedTuple):
@@ -29,15 +29,16 @@ class Unrolled(NamedTuple):
 
 def device_steps(scenario: Scenario) -> Iterator[DeviceStep]:
     """Yield each ``device`` step once, as it is written."""
-    return _device_steps(scenario.steps)
+    return (step for step in written(scenario.steps) if isinstance(step, DeviceStep))
 
 
-def _device_steps(steps: tuple[Step, ...]) -> Iterator[DeviceStep]:
+def written(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Yield each step once, as it is written; of a repeat the steps in it."""
     for step in steps:
-        if isinstance(step, DeviceStep):
+        if isinstance(step, Repeat):
+            yield from written(step.steps)
+        else:
             yield step
-        elif isinstance(step, Repeat):
-            yield from _device_steps(step.steps)
 
 
 class Totals(NamedTuple):

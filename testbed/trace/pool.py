@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.intp]
     Numbers = npt.NDArray[np.int64]
 
-__all__ = ["UNKNOWN", "available", "free_tx_slots", "outstanding", "published", "sendable", "usable"]
+__all__ = [
+    "UNKNOWN",
+    "available",
+    "free_tx_slots",
+    "outstanding",
+    "published",
+    "sendable",
+    "unused",
+    "usable",
+]
 
 UNKNOWN = -1
 #: A frame of the stack may take a context descriptor, its head and the parts of its tail.
@@ -38,8 +47,25 @@ def usable(trace: Trace, rows: npt.ArrayLike) -> Numbers:
     Counted since the queue's NAPI was last disabled: a driver that takes its ring down frees every buffer. Without a
     socket the driver has buffers of its own.
     """
+    return _left(trace, rows, _consumed(trace))
+
+
+def unused(trace: Trace, rows: npt.ArrayLike) -> Numbers:
+    """Return for each row how many Rx descriptors with a buffer the device has not written to yet.
+
+    Where the device tells of those it wrote to that is exact; else it is :func:`usable`, which counts what the driver
+    has not looked at too.
+    """
+    queues = np.unique(trace.events["subject"][trace.rows(Kind.XSK_ALLOC)])
+    written = trace.rows(Kind.RX_DONE)
+    own: Rows = written[np.isin(trace.events["subject"][written], queues)]
+    return _left(trace, rows, own) if len(own) else usable(trace, rows)
+
+
+def _left(trace: Trace, rows: npt.ArrayLike, consumed: Rows | None) -> Numbers:
+    """Return for each row how many of the buffers that the driver got since its ring was set up are not consumed."""
     at = np.asarray(rows, dtype=np.intp)
-    allocated, consumed = trace.rows(Kind.XSK_ALLOC), _consumed(trace)
+    allocated = trace.rows(Kind.XSK_ALLOC)
     if consumed is None or not len(allocated):
         return np.full(at.shape, UNKNOWN, dtype=np.int64)
     disabled = trace.rows(Kind.DISABLED)

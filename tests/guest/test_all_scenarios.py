@@ -83,7 +83,13 @@ CASES = [
     if nic.get(on).model or not list(device_steps(load(entry.name)))
     if (on, entry.name) not in APART
 ]
-UNTOLD = {"unmask-needs-ownership", "unmask-after-complete", "dma-valid", "tx-coalesce-armed"}
+UNTOLD = {
+    "mask-before-schedule",
+    "unmask-needs-ownership",
+    "unmask-after-complete",
+    "dma-valid",
+    "tx-coalesce-armed",
+}
 # Rules that no scenario can exercise on a NIC: rule 16 binds the drivers of policy.toml only, and without zero copy
 # and native XDP the driver has no part in FILL, TX, a full RX ring and the flush.
 # Rules about masks, addresses and what was sent need a device that tells of them, which QEMU's own do not.

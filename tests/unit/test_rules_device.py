@@ -1,10 +1,10 @@
-"""Rules that need to see the device: 6, 7, 30 and 35."""
+"""Rules that need to see the device: 6, 7, 30, 35 and 39."""
 
 from __future__ import annotations
 
 import pytest
 from judging import outcome
-from traces import ZERO_COPY, complete, event, later, polled, trace_of
+from traces import ZERO_COPY, complete, event, irq, later, polled, schedule, trace_of
 
 from testbed.trace.events import Kind
 
@@ -56,6 +56,25 @@ def test_unmasking_although_the_core_said_no_is_told() -> None:
     assert outcome("unmask-needs-ownership", unchanged).outcome == "hold"
     found = outcome("unmask-needs-ownership", bad)
     assert (found.outcome, found.events) == ("violated", [1, 2])
+
+
+def test_masking_before_scheduling_holds() -> None:
+    both = irq() + mask(OPEN, MASKED) + schedule() + mask(OPEN, MASKED) + schedule(napi=11)
+    assert outcome("mask-before-schedule", trace_of(both, complete(), polled(0))).outcome == "hold"
+
+
+def test_masking_behind_the_schedule_is_told() -> None:
+    trace = trace_of(irq(), schedule(), mask(OPEN, MASKED), complete(), mask(MASKED, OPEN), polled(0))
+    found = outcome("mask-before-schedule", trace)
+    assert (found.outcome, found.observed, found.events) == ("violated", 1, [2])
+    last = outcome("mask-before-schedule", trace_of(irq(), schedule(), mask(OPEN, MASKED)))
+    assert last.outcome == "violated"
+
+
+def test_a_schedule_without_a_mask_and_a_mask_without_a_schedule_say_nothing() -> None:
+    wakeup = schedule() + complete() + mask(OPEN, OPEN) + polled(0)
+    for trace in (trace_of(wakeup), trace_of(mask(OPEN, 0), polled(0)), trace_of(schedule())):
+        assert outcome("mask-before-schedule", trace).outcome == "not-exercised"
 
 
 def test_data_at_address_0_is_told() -> None:

@@ -35,6 +35,19 @@ def test_a_burst_that_nobody_comes_for_violates_and_names_its_barrier() -> None:
     assert len(result.events) == 1
 
 
+def test_another_cpu_may_have_come_before_the_barrier_has_ended() -> None:
+    at_once = step(StepKind.HOST, poll(frames(2, 3), work=2), number=2)
+    assert judged(FIRST, at_once, later(50), event(Kind.FLUSH)).outcome == "hold"
+    of_before = inject(1) + step(StepKind.HOST, poll(frames(0, 1), work=2), number=2)
+    assert judged(of_before, later(50), event(Kind.FLUSH)).outcome == "violated"
+
+
+def test_a_napi_for_transmission_answers_nothing() -> None:
+    reaping = poll(work=0, napi=11)
+    result = judged(FIRST, inject(2), later(5), reaping, later(50), event(Kind.FLUSH))
+    assert (result.outcome, result.observed) == ("violated", 1)
+
+
 def test_a_watchdog_two_seconds_later_is_no_excuse() -> None:
     result = judged(FIRST, inject(2), later(2000), poll(frames(2, 3), work=2))
     assert result.outcome == "violated"

@@ -196,6 +196,23 @@ def test_a_poll_with_a_way_back_may_leave_entries(way_back) -> None:
     assert outcome("tx-liveness", socket(submitted(8), way_back, submitted(1, 8))).outcome == "hold"
 
 
+def test_a_poll_that_nothing_brings_back_in_time_violates() -> None:
+    def back(ms):
+        return socket(
+            submitted(8), serve(4, wanted=False), later(ms), serve(4, wanted=False), submitted(1, 8)
+        )
+
+    assert outcome("tx-liveness", back(9)).outcome == "hold"
+    result = outcome("tx-liveness", back(11))
+    assert (result.outcome, result.events) == ("violated", [back(11).polls.row[0]])
+
+
+def test_a_flag_that_nobody_looks_at_brings_nobody_back() -> None:
+    unasked = {**SETTINGS, "need_wakeup": False}
+    trace = socket(submitted(8), schedule(), poll(tx_taken(0), work=0), submitted(1, 8), settings=unasked)
+    assert outcome("tx-liveness", trace).outcome == "violated"
+
+
 def test_what_is_submitted_behind_the_drivers_look_is_not_forgotten() -> None:
     look = schedule() + need_wakeup(Ring.TX, wanted=False) + tx_taken(0)
     trace = socket(look, submitted(8), poll(work=0), submitted(1, 8))
@@ -249,6 +266,15 @@ def test_a_poll_that_did_not_try_is_judged_by_what_the_nic_holds() -> None:
 
     assert outcome("rx-need-wakeup", left(0)).outcome == "violated"
     assert outcome("rx-need-wakeup", left(1)).outcome == "not-exercised"
+
+
+def test_what_the_device_has_written_to_is_used_up() -> None:
+    given = filled(*range(20)) + schedule() + poll(alloc(20), need_wakeup(Ring.FILL, wanted=False), work=0)
+    for written, said in ((19, "not-exercised"), (20, "violated")):
+        used = [line for index in range(written) for line in event(Kind.RX_DONE, a=index, b=64, c=0x1000)]
+        other = event(Kind.RX_DONE, subject=1, a=0, b=64, c=0x1000)
+        last = poll(frames(*range(19)), need_wakeup(Ring.FILL, wanted=False), work=19)
+        assert outcome("rx-need-wakeup", socket(given, used, other, schedule(), last)).outcome == said
 
 
 def test_frames_for_the_stack_use_descriptors_up_too() -> None:

@@ -25,6 +25,7 @@ from testbed.scenario import (
 )
 from testbed.scenario.program import ALL, MAX_STEPS, STEP, Setting, StepKind
 from testbed.scenario.steps import (
+    Coalesce,
     CompDrain,
     Fill,
     Inject,
@@ -158,6 +159,16 @@ def test_set_up_and_needs_follow_from_the_settings(
     bind = program.steps[program.steps["kind"] == StepKind.BIND]
     assert bind["a"].tolist() == ([flags] if flags is not None else [])
     assert required(scenario) == needs
+
+
+def test_a_step_may_ask_something_of_the_driver_too() -> None:
+    def needs(tx_frames: int | None) -> frozenset[Capability]:
+        step = Coalesce(rx_usecs=200, tx_usecs=1000, tx_frames=tx_frames)
+        return required(Scenario(name="x", steps=(Repeat(2, (step,)),)))
+
+    assert needs(0) - needs(None) == {Capability.TX_FRAMES}
+    frames = [Coalesce(rx_usecs=1, tx_usecs=2, tx_frames=n).records()[0].c for n in (None, 0, 25)]
+    assert frames == [0, 1, 26]
 
 
 def test_repeats_inside_repeats_are_written_out_in_order() -> None:
