@@ -25,6 +25,9 @@ FUZZ_SECONDS ?= 30
 FUZZ_RUNS ?= 1000000
 FUZZ_CORPUS ?= .fuzz
 
+# Hundreds of testbeds are started in the tests: each would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-report test-vagrant fuzz-device fuzz-smoke setup host clean
 .DELETE_ON_ERROR:
 

@@ -6,14 +6,12 @@ mappings with the word under ``step``. Aliases, tags and merge keys are refused:
 
 from __future__ import annotations
 
-import io
+import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+import yaml
+from yaml import MappingNode, Node, ScalarNode, SequenceNode
 
 from testbed.errors import UsageError
 from testbed.scenario.fields import fields_of
@@ -27,7 +25,15 @@ __all__ = ["MAX_TEXT_BYTES", "Document", "read", "write"]
 MAX_TEXT_BYTES = 1 << 20
 MAX_NESTING = 100  # lists and mappings inside each other
 DEVICE = "device"  # the step whose fields its NIC declares
+TAG = "tag:yaml.org,2002:"
 WIDE = 1 << 20  # columns; a line is never folded
+# YAML 1.2's core schema, by which `off` is a word and 017 is seventeen; the library resolves by YAML 1.1.
+PLAIN = {
+    "null": re.compile(r"(?:~|null|Null|NULL|)"),
+    "bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)"),
+    "int": re.compile(r"(?:[-+]?[0-9][0-9_]*|0o[0-7_]+|0x[0-9a-fA-F_]+|0b[01_]+)"),
+    "float": re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?"),
+}
 
 
 class Place(NamedTuple):
@@ -68,12 +74,12 @@ def read(text: str, origin: str) -> Document:
     try:
         if line := _too_deep(text):
             raise reader.wrong(line, "", "YAML", "lists or mappings nested too deep")
-        node = YAML(typ="rt", pure=True).compose(io.StringIO(text))
-    except MarkedYAMLError as error:
+        node = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         seen = " ".join(str(error.problem or error.context).split())
         raise reader.wrong(mark.line + 1 if mark else 1, "", "YAML", seen) from None
-    except (YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise reader.wrong(1, "", "YAML", " ".join(str(error).split())[:120]) from None
     if node is None:
         raise reader.wrong(1, "", "a mapping with name and steps", "an empty file")
@@ -86,14 +92,20 @@ def _too_deep(text: str) -> int:
     Asked before a tree is made: that takes a time that grows with the square of the depth.
     """
     depth = 0
-    for event in YAML(typ="rt", pure=True).parse(io.StringIO(text)):
-        if isinstance(event, (MappingStartEvent, SequenceStartEvent)):
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > MAX_NESTING:
-                return int(event.start_mark.line) + 1
-        elif isinstance(event, (MappingEndEvent, SequenceEndEvent)):
+                return _line(event)
+        elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
     return 0
+
+
+def _line(part: Node | yaml.Event) -> int:
+    if part.start_mark is None:
+        raise TypeError("the reader leaves a mark on all that it reads")
+    return part.start_mark.line + 1
 
 
 class _Reader:
@@ -110,7 +122,7 @@ class _Reader:
         return UsageError(f"{self.origin}:{line}: {named}expected {expected}, seen {seen}", remedy)
 
     def value(self, node: Node, path: str, label: str) -> object:
-        line = node.start_mark.line + 1
+        line = _line(node)
         self.places[path] = Place(line, label)
         if id(node) in self.seen:
             raise self.wrong(line, label, "a value", "an alias", "write it out, or use repeat")
@@ -126,7 +138,7 @@ class _Reader:
     def mapping(self, node: MappingNode, path: str, label: str) -> dict[str, object]:
         data: dict[str, object] = {}
         for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
+            line = _line(key_node)
             if not isinstance(key_node, ScalarNode) or id(key_node) in self.seen:
                 raise self.wrong(line, label, "a word before the colon", "something else")
             key = str(key_node.value)
@@ -142,11 +154,11 @@ class _Reader:
         return data
 
     def scalar(self, node: ScalarNode, line: int, label: str) -> object:
-        text, tag = str(node.value), str(node.tag).rpartition(":")[2]
-        if node.style in {"'", '"', "|", ">"} or tag == "str":
+        text = str(node.value)
+        if node.style in {"'", '"', "|", ">"}:
             return text
         try:
-            match tag:
+            match _kind(text):
                 case "null":
                     return None
                 case "bool":
@@ -157,10 +169,10 @@ class _Reader:
                     return float(text.replace("_", ""))
         except ValueError:
             raise self.wrong(line, label, "a number", repr(text[:40]), "write a decimal number") from None
-        return text  # a date, say: no field takes one, so the check of the types will tell
+        return text
 
     def step(self, node: Node, path: str, label: str) -> object:
-        line = node.start_mark.line + 1
+        line = _line(node)
         words = "steps are " + ", ".join(STEPS)
         if isinstance(node, ScalarNode):
             word, argument = str(node.value), None
@@ -183,7 +195,7 @@ class _Reader:
         fields, bare = fields_of(STEPS[word]), STEPS[word].bare
         if node is None:
             return {}
-        line = node.start_mark.line + 1
+        line = _line(node)
         if isinstance(node, MappingNode):
             data = self.mapping(node, path, label)
             if "step" in data:
@@ -207,6 +219,11 @@ def _with_arguments(data: dict[str, object]) -> dict[str, object]:
     return {name: data[name] for name in data if name == "command"} | {"arguments": arguments}
 
 
+def _kind(text: str) -> str:
+    """Return what an unquoted scalar is besides text, or nothing."""
+    return next((kind for kind, form in PLAIN.items() if form.fullmatch(text)), "")
+
+
 def _integer(text: str) -> int:
     text = text.replace("_", "").lower()
     return int(text, 0) if text.lstrip("+-").startswith(("0x", "0o", "0b")) else int(text)
@@ -214,39 +231,43 @@ def _integer(text: str) -> int:
 
 def write(data: dict[str, Any]) -> str:
     """Return plain data of a scenario (msgspec.to_builtins, defaults removed) as YAML in the short forms."""
-    top = CommentedMap(data)
-    if "settings" in data:
-        top["settings"] = CommentedMap(data["settings"])
-    if "must_exercise" in data:
-        top["must_exercise"] = _flow(CommentedSeq(data["must_exercise"]))
-    if "otherwise" in data:
-        top["otherwise"] = _flow(CommentedMap(data["otherwise"]))
-    top["steps"] = CommentedSeq(_short(step) for step in data["steps"])
-    yaml = YAML(typ="rt", pure=True)
-    yaml.width = WIDE
-    yaml.allow_unicode = True
-    text = io.StringIO()
-    yaml.dump(top, text)
-    return text.getvalue()
+    flow = {"must_exercise", "otherwise"}
+    parts = [(name, _node(value, flow=name in flow)) for name, value in data.items() if name != "steps"]
+    parts.append(("steps", _steps(data["steps"])))
+    text: str = yaml.serialize(_mapping(parts), Dumper=yaml.CSafeDumper, width=WIDE, allow_unicode=True)
+    return text
 
 
-def _short(step: dict[str, Any]) -> Any:
+def _node(value: object, *, flow: bool = False) -> Node:
+    if isinstance(value, dict):
+        return _mapping([(name, _node(inner)) for name, inner in value.items()], flow=flow)
+    if isinstance(value, list):
+        return SequenceNode(f"{TAG}seq", [_node(item) for item in value], flow_style=flow)
+    if isinstance(value, str):
+        return ScalarNode(f"{TAG}str", value, style="'" if _kind(value) else None)
+    kind = {bool: "bool", int: "int", float: "float"}.get(type(value), "null")
+    return ScalarNode(f"{TAG}{kind}", json.dumps(value))
+
+
+def _mapping(parts: list[tuple[str, Node]], *, flow: bool = False) -> Node:
+    return MappingNode(f"{TAG}map", [(_node(name), node) for name, node in parts], flow_style=flow)
+
+
+def _steps(steps: list[dict[str, Any]]) -> Node:
+    return SequenceNode(f"{TAG}seq", [_short(step) for step in steps], flow_style=False)
+
+
+def _short(step: dict[str, Any]) -> Node:
     """Return the shortest YAML for a step: a word, a word with a value, or a word with a mapping."""
     fields = {key: value for key, value in step.items() if key != "step" and value is not None}
     word = step["step"]
     if not fields:
-        return word
+        return _node(word)
     if word == "repeat":
-        inner = CommentedMap(fields)
-        inner["steps"] = CommentedSeq(_short(item) for item in fields["steps"])
-        return CommentedMap({word: inner})
+        inner = [(key, _steps(value) if key == "steps" else _node(value)) for key, value in fields.items()]
+        return _mapping([(word, _mapping(inner))])
     if word == DEVICE:
         fields |= fields.pop("arguments", {})
     if list(fields) == [STEPS[word].bare]:
-        return CommentedMap({word: next(iter(fields.values()))})
-    return CommentedMap({word: _flow(CommentedMap(fields))})
-
-
-def _flow(node: Any) -> Any:
-    node.fa.set_flow_style()
-    return node
+        return _mapping([(word, _node(next(iter(fields.values()))))])
+    return _mapping([(word, _node(fields, flow=True))])

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from testbed.toolchain import Toolchain
 
 VARIANTS = Path(__file__).parent / "variants"
-TIMEOUT_S = 5.0
-BOOT_LIMIT_S = 6.0
+TIMEOUT_S = 3.0
+BOOT_LIMIT_S = 4.0
 
 
 @pytest.fixture
