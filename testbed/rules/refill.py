@@ -1,4 +1,4 @@
-"""Refilling the Rx ring from the FILL ring: rule 20."""
+"""Refilling the Rx ring from the FILL ring: rules 20 and 32."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.rules.deadline import Answer, answer, disturbances, wakeup_limit_ns
+from testbed.rules.deadline import MILLISECOND_NS, Answer, answer, disturbances, wakeup_limit_ns
 from testbed.rules.outcome import Finding, hold, not_exercised, violated
 from testbed.rules.registry import rule
 from testbed.scenario.program import StepKind
 from testbed.trace.events import Kind, Ring
 from testbed.trace.handover import refills_short
-from testbed.trace.pool import available, unused, usable
+from testbed.trace.pool import available, published, unused, usable
 from testbed.trace.wakeups import need_wakeup_at
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-__all__ = ["rx_need_wakeup"]
+__all__ = ["refill_recovers", "rx_need_wakeup"]
 
 #: Drivers refill when so many descriptors are empty.
 _BATCH = 16
+_RECOVERY_NS = 2_500 * MILLISECOND_NS
 
 
 @rule(
@@ -94,15 +95,82 @@ def _wakeups(trace: Trace) -> tuple[int, list[int]]:
     after = np.searchsorted(ends, begins)
     begins, after = begins[after < len(ends)], after[after < len(ends)]
     begins = begins[trace.events["c"][ends[after]] > 0]
-    on_nic = usable(trace, begins)
-    empty = (trace.number("rx_ring") or 0) - 1 - on_nic
-    begins = begins[(on_nic >= 0) & (empty >= _BATCH) & (available(trace, begins) > 0)]
+    begins = begins[_refillable(trace, begins)]
     limit_ns = wakeup_limit_ns(trace)
     if limit_ns is None:
         return 0, []
-    rows = trace.rows(Kind.XSK_ALLOC)
-    moved = rows[trace.events["a"][rows] > 0]
-    disturbing = disturbances(trace)
+    moved, disturbing = _moved(trace), disturbances(trace)
     answers = [answer(trace, int(row), moved, limit_ns, disturbing) for row in begins]
     vain = [int(row) for row, said in zip(begins, answers, strict=True) if said is Answer.LATE]
     return sum(said is not Answer.UNDECIDED for said in answers), vain
+
+
+def _refillable(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Say at which rows a driver has both empty descriptors enough for a batch and buffers to get."""
+    on_nic = usable(trace, rows)
+    empty = (trace.number("rx_ring") or 0) - 1 - on_nic
+    able: npt.NDArray[np.bool_] = (on_nic >= 0) & (empty >= _BATCH) & (available(trace, rows) > 0)
+    return able
+
+
+def _moved(trace: Trace) -> Rows:
+    """Return the rows at which the driver got buffers from the pool."""
+    rows = trace.rows(Kind.XSK_ALLOC)
+    moved: Rows = rows[trace.events["a"][rows] > 0]
+    return moved
+
+
+@rule(
+    "refill-recovers",
+    32,
+    statement="Once there are buffers again after a refill that came short, the driver takes some within 2.5 s, "
+    "without a frame that comes in.",
+    sources=["0bb05e6adfa9", "include/net/xdp_sock_drv.h, xsk_set_rx_need_wakeup()"],
+    needs="a zero-copy socket, a refill that came short, and buffers put into FILL afterwards",
+    exceptions=[
+        "a driver that asks for a wakeup has until 2.5 s after it; without a wakeup it is not judged",
+        "drivers refill in batches of 16: one that has fewer empty descriptors is not judged",
+        "waits cut short by frames that come in, by a step that makes the driver start anew, by the link or by the end",
+    ],
+    unit="refills",
+)
+def refill_recovers(trace: Trace) -> Finding:
+    """Count the refills that nobody made up for."""
+    if not trace.zero_copy or trace.generic_xdp:
+        return not_exercised("the socket is not zero copy")
+    bursts = [int(row) for step, _ in trace.bursts for row in trace.rows(Kind.STEP_BEGIN, subject=step)[:1]]
+    disturbing = np.sort(np.concatenate([disturbances(trace), np.array(bursts, dtype=np.intp)]))
+    moved = _moved(trace)
+    met, late = 0, list[int]()
+    for row in _refills_due(trace):
+        until = int(np.append(disturbing, len(trace.events))[np.searchsorted(disturbing, row, side="right")])
+        said = answer(trace, row, moved[moved < until], _RECOVERY_NS, disturbing)
+        met += said is Answer.IN_TIME
+        late += [row] if said is Answer.LATE else []
+    if not met and not late:
+        return not_exercised("no refill came short and could be made up for")
+    if not late:
+        return hold(f"{met} refills that came short were made up for")
+    return violated(
+        f"{len(late)} of {met + len(late)} refills that came short were not made up for within 2.5 s",
+        observed=len(late),
+        events=late,
+    )
+
+
+def _refills_due(trace: Trace) -> list[int]:
+    """Return the rows from which on a driver whose last refill came short can and must make up for it."""
+    given = np.unique(published(trace, Kind.FILL, StepKind.FILL))
+    tried = trace.rows(Kind.XSK_ALLOC)
+    last = np.append(tried, -1)[np.searchsorted(tried, given) - 1]
+    given = given[np.isin(last, refills_short(trace)) & _refillable(trace, given + 1)]
+    if not trace.flag("need_wakeup"):
+        return [int(row) for row in given]
+    asked = need_wakeup_at(trace, Ring.FILL, given) > 0
+    begins = trace.rows(Kind.STEP_BEGIN, a=StepKind.WAKEUP_RX)
+    ends = trace.rows(Kind.STEP_END)
+    woken = [int(row) for row in begins if any(trace.events["c"][ends[ends > row][:1]] > 0)]
+    due = [int(row) for row in given[~asked]]
+    for row in given[asked].tolist():
+        due += [wakeup for wakeup in woken if wakeup > row][:1]
+    return sorted(set(due))

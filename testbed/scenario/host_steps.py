@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 from msgspec import Meta
 
 from testbed.scenario.program import StepKind
-from testbed.scenario.step import FrameBytes, Record, Step
+from testbed.scenario.step import JumboBytes, Record, Step
 
 __all__ = ["MAX_BARRIER_FRAMES", "DeviceStep", "HostStep", "Inject", "Link"]
 
@@ -44,7 +44,7 @@ class Inject(HostStep, frozen=True, tag="inject"):
         ]
         | None
     ) = None
-    bytes: FrameBytes = 64
+    bytes: JumboBytes = 64
     verdict: Annotated[
         Literal["redirect", "pass", "drop", "tx"] | None,
         Meta(description="what these frames ask of the XDP program, where the setting verdict is by_frame"),

@@ -11,10 +11,11 @@ from msgspec import Meta
 if TYPE_CHECKING:
     from testbed.scenario.program import StepKind
 
-__all__ = ["MAX_FRAME_BYTES", "MIN_FRAME_BYTES", "FrameBytes", "Record", "Step"]
+__all__ = ["MAX_FRAME_BYTES", "MIN_FRAME_BYTES", "FrameBytes", "JumboBytes", "Record", "Step"]
 
 MIN_FRAME_BYTES = 60
 MAX_FRAME_BYTES = 1514
+MAX_JUMBO_BYTES = 9014
 
 FrameBytes: TypeAlias = Annotated[
     int,
@@ -22,6 +23,14 @@ FrameBytes: TypeAlias = Annotated[
         ge=MIN_FRAME_BYTES,
         le=MAX_FRAME_BYTES,
         description="bytes of a frame without FCS, 1514 at most (MTU 1500)",
+    ),
+]
+JumboBytes: TypeAlias = Annotated[
+    int,
+    Meta(
+        ge=MIN_FRAME_BYTES,
+        le=MAX_JUMBO_BYTES,
+        description="bytes of a frame without FCS; the interface takes 1514 unless mtu lets it take more",
     ),
 ]
 

@@ -12,7 +12,7 @@ from msgspec import Meta
 from testbed.scenario.host_steps import MAX_BARRIER_FRAMES, DeviceStep, HostStep, Inject, Link
 from testbed.scenario.program import ALL, MAX_STEPS, Setting, StepKind
 from testbed.scenario.settings import NicRing
-from testbed.scenario.step import FrameBytes, Record, Step
+from testbed.scenario.step import FrameBytes, JumboBytes, Record, Step
 
 __all__ = [
     "MAX_BARRIER_FRAMES",
@@ -260,7 +260,7 @@ class StackSend(Step, frozen=True, tag="stack_send"):
 
     bare: ClassVar[str] = "count"
     count: Annotated[int, Meta(ge=1, le=10_000, description="frames; a full queue takes fewer")]
-    bytes: FrameBytes = 64
+    bytes: JumboBytes = 64
 
     def records(self) -> tuple[Record, ...]:
         """Return one STACK_SEND."""

@@ -99,6 +99,7 @@ CANNOT = {
         *UNTOLD,
         "tx-work-reported",
         "tx-liveness",
+        "refill-recovers",
         "rx-need-wakeup",
         "tx-need-wakeup",
         "ring-full-exit",

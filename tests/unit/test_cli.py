@@ -118,7 +118,10 @@ SCENARIOS = {
     "unknown step": ("name: a\nsteps:\n  - fill: all\n  - jump: 3\n", "file.yaml:4:"),
     "negative count": ("name: a\nsteps:\n  - inject: {count: -1, bytes: 64}\n", "file.yaml:3:"),
     "10^9 frames": ("name: a\nsteps:\n  - inject: {count: 1000000000, bytes: 64}\n", "file.yaml:3:"),
-    "frame longer than the MTU": ("name: a\nsteps:\n  - inject: {count: 1, bytes: 1600}\n", "file.yaml:3:"),
+    "frame longer than any MTU allows": (
+        "name: a\nsteps:\n  - inject: {count: 1, bytes: 9100}\n",
+        "file.yaml:3:",
+    ),
     "unknown rule": ("name: a\nmust_exercise: [nope]\nsteps:\n  - sleep_us: 1\n", "file.yaml:2:"),
     "no step": ("name: a\n", "file.yaml:"),
     "nothing": ("", "file.yaml:"),

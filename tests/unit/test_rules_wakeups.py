@@ -1,4 +1,4 @@
-"""Rules 19, 20 and 21: each on traces that hold it, violate it, and do not exercise it."""
+"""Rules 19, 20, 21 and 32: each on traces that hold it, violate it, and do not exercise it."""
 
 from __future__ import annotations
 
@@ -385,3 +385,50 @@ def test_a_wait_for_the_way_back_may_be_cut_short() -> None:
 def test_polls_that_did_not_serve_tx_are_not_asked() -> None:
     trace = socket(starved(0, 63, wanted=True), schedule(), tx_taken(8), polled(64))
     assert outcome("tx-need-wakeup", trace).outcome == "not-exercised"
+
+
+# refill-recovers
+
+
+def recovering(*after, wanted=True, settings=SETTINGS, **facts):
+    """A refill that comes short, buffers again, and what follows."""
+    return socket(starved(0, 63, wanted=wanted), filled(*range(20)), *after, settings=settings, **facts)
+
+
+UNASKED = {**SETTINGS, "need_wakeup": False}
+REFILL = schedule() + poll(alloc(20, 63), work=0)
+WOKEN = step(StepKind.WAKEUP_RX, done=1)
+
+
+def test_a_refill_that_is_made_up_for_in_time_holds() -> None:
+    for settings, wakeup in ((SETTINGS, WOKEN), (UNASKED, [])):
+        trace = recovering(wakeup, later(2400), REFILL, settings=settings)
+        assert outcome("refill-recovers", trace).outcome == "hold"
+
+
+def test_a_refill_that_nobody_makes_up_for_violates() -> None:
+    for settings, wakeup in ((SETTINGS, WOKEN), (UNASKED, [])):
+        for nothing in ([], schedule() + poll(alloc(0, 63), work=0)):
+            trace = recovering(wakeup, nothing, later(2600), event(Kind.FLUSH), settings=settings)
+            result = outcome("refill-recovers", trace)
+            assert (result.outcome, result.observed, len(result.events)) == ("violated", 1, 1)
+    forgotten = recovering(later(2600), REFILL, wanted=False)
+    assert outcome("refill-recovers", forgotten).outcome == "violated"
+
+
+def test_a_refill_that_need_not_be_made_up_for_is_not_judged() -> None:
+    late = later(2600) + event(Kind.FLUSH)
+    brings = step(StepKind.HOST, number=7)
+    for trace in (
+        recovering(late),  # asked for, and nobody woke it
+        recovering(WOKEN, later(5), event(Kind.FLUSH)),
+        recovering(WOKEN, brings, REFILL, late, bursts=[(7, 1)]),
+        recovering(WOKEN, step(StepKind.RINGS), late),
+        socket(starved(63, 63, wanted=True), filled(*range(20)), WOKEN, late),
+        socket(
+            starved(0, 63, wanted=True), filled(*range(8)), WOKEN, late, settings={**SETTINGS, "rx_ring": 9}
+        ),
+        recovering(WOKEN, late, settings=COPY),
+        recovering(WOKEN, late, settings=GENERIC),
+    ):
+        assert outcome("refill-recovers", trace).outcome == "not-exercised"

@@ -44,10 +44,10 @@ WRONG = [
     (HEAD + "- inject: 0", "seen 0"),
     (HEAD + "- inject: 1000000000", "seen 1000000000; count: frames at one instant; QEMU drops"),
     (
-        HEAD + "- inject:\n    count: 3\n    bytes: 1515",
+        HEAD + "- inject:\n    count: 3\n    bytes: 9015",
         "f.yaml:5: steps[0].inject.bytes: expected an integer",
     ),
-    (HEAD + "- inject: {count: 3, bytes: 59}", "expected an integer, 60 to 1514, seen 59"),
+    (HEAD + "- inject: {count: 3, bytes: 59}", "expected an integer, 60 to 9014, seen 59"),
     (HEAD + f"- inject: {{count: 3, bytes: {10**30}}}", f"seen {10**30}"),
     (
         HEAD + "- inject:\n    count: 3\n    byte: 64",

@@ -77,7 +77,7 @@ def test_other_frames_are_not_numbered(frame: bytes) -> None:
     assert parse(frame) is None
 
 
-@pytest.mark.parametrize("size", [0, -1, 59, 1515, 10**9])
+@pytest.mark.parametrize("size", [0, -1, 59, 9015, 10**9])
 def test_lengths_that_no_frame_has_are_refused(size: int) -> None:
     with pytest.raises(UsageError, match=f"seen {size}"):
         numbered_frames(0, 1, size, GUEST)

@@ -2,7 +2,7 @@
 // The zero-copy Rx loop forgets that refilling the ring failed
 //
 // Puts back: the family of 0bb05e6adfa9.
-// Violates: rx-need-wakeup
+// Violates: rx-need-wakeup, refill-recovers
 //
 // User space is never asked to wake the driver, which has no descriptor to give to the device and so no interrupt to
 // come back by.
