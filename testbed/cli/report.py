@@ -1,4 +1,4 @@
-"""``testbed report DIR [DIR]``: runs as a page to look at, or as a trace for Perfetto."""
+"""``testbed report DIR [DIR]``: runs as a page to look at, a picture, or a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.report.perfetto import perfetto_trace
 
 __all__ = ["command"]
 
-_NAMES = {"html": "report.html", "perfetto": "report.perfetto.json"}
+_NAMES = {"html": "report.html", "perfetto": "report.perfetto.json", "png": "report.png"}
 
 
 @click.command(
@@ -23,6 +23,7 @@ _NAMES = {"html": "report.html", "perfetto": "report.perfetto.json"}
         "testbed report result",
         "testbed report stock repaired --out both.html",
         "testbed report result --perfetto",
+        "testbed report stock repaired --png --out difference.png",
         _0="the file is written",
     ),
 )
@@ -30,6 +31,7 @@ _NAMES = {"html": "report.html", "perfetto": "report.perfetto.json"}
 @click.argument("other", required=False, type=click.Path(path_type=Path))
 @click.option("--html", "form", flag_value="html", default=True, help="Write a page (the default).")
 @click.option("--perfetto", "form", flag_value="perfetto", help="Write a trace that ui.perfetto.dev opens.")
+@click.option("--png", "form", flag_value="png", help="Write a picture to attach to a mail.")
 @click.option("--out", type=click.Path(path_type=Path), help="The file; by default one in DIRECTORY.")
 def command(*, directory: Path, other: Path | None, form: str, out: Path | None) -> None:
     """Write one file, which needs no network, of what --out kept in DIRECTORY, and print its name.
@@ -40,13 +42,15 @@ def command(*, directory: Path, other: Path | None, form: str, out: Path | None)
     runs = [load_recorded(directory), load_recorded(other)] if other else load_several(directory)
     match form:
         case "perfetto":
-            text = perfetto_trace(_drawable(runs))
+            data = perfetto_trace(_drawable(runs)).encode()
+        case "png":
+            data = _picture(_drawable(runs))
         case _:
-            text = _page(runs, pair=other is not None)
+            data = _page(runs, pair=other is not None).encode()
     file = out or directory / _NAMES[form]
     partial = file.with_name(f".{file.name}.partial")
     try:
-        partial.write_text(text)
+        partial.write_bytes(data)
         partial.replace(file)
     except OSError as error:
         raise HostError(f"cannot write {file}: {error.strerror}", "choose another --out") from error
@@ -60,6 +64,19 @@ def _page(runs: list[Recorded], *, pair: bool) -> str:
         a, b = _drawable(runs)
         return pair_page(a, b, parting(a.trace, b.trace) if a.trace and b.trace else None)
     return matrix_page(runs) if runs[0].place else run_page(runs[0])
+
+
+def _picture(runs: list[Recorded]) -> bytes:
+    from testbed.report.picture import picture
+    from testbed.report.strip import Strip
+
+    strips = [Strip(run.result, run.trace) for run in runs if run.trace]
+    if len(strips) == 2:
+        a, b = strips
+        found = parting(a.trace, b.trace)
+        rows = (found.a.row, found.b.row) if found else (None, None)
+        strips = [Strip(a.result, a.trace, "A", rows[0]), Strip(b.result, b.trace, "B", rows[1])]
+    return picture(strips)
 
 
 def _drawable(runs: list[Recorded]) -> list[Recorded]:

@@ -13,8 +13,9 @@ from markupsafe import Markup
 
 from testbed.report.evidence import evidence_lines
 from testbed.report.lanes import times_us
+from testbed.report.strip import Strip
 from testbed.report.terminal import measure
-from testbed.report.timeline import Strip, timeline
+from testbed.report.timeline import timeline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

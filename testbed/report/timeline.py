@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,49 +20,24 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from testbed.report.lanes import Lane, Series, lanes_of, times_us
+from testbed.report.lanes import Series, times_us
+from testbed.report.strip import LINE_COLOUR, PARTING_COLOUR, colour_of, lane_title, span_us, top_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from testbed.result import Result
-    from testbed.trace import Trace
+    from testbed.report.lanes import Lane
+    from testbed.report.strip import Strip
 
     Times = npt.NDArray[np.float64]
 
-__all__ = ["COLOURS", "LINE_COLOUR", "PARTING_COLOUR", "Strip", "mark_name", "timeline"]
+__all__ = ["mark_name", "timeline"]
 
-#: Seen well on white and on black; the series of a lane take them in turn.
-COLOURS = ("#3b82f6", "#f59e0b", "#10b981", "#a855f7", "#ef4444", "#06b6d4", "#ec4899", "#84a016", "#8b8b8b")
-PARTING_COLOUR = "#d946ef"
-LINE_COLOUR = "#8b8b8b"
 _NOTHING = Series("none", np.zeros(0, dtype=np.intp))
 _LEFT_PX = 110
 _HEIGHT_PX = 130
-
-
-@dataclass(frozen=True, eq=False)
-class Strip:
-    """One run of a timeline.
-
-    :param name: "A" or "B" where two runs are compared, else empty.
-    :param parting: the row from which on the other run differs.
-    """
-
-    result: Result
-    trace: Trace
-    name: str = ""
-    parting: int | None = None
-
-    def lanes(self) -> list[Lane]:
-        """Return the lanes of the run."""
-        return lanes_of(self.trace, self.result.rules)
-
-    def parting_us(self) -> float | None:
-        """Return when the run parts from the other one, in microseconds since its first event."""
-        return None if self.parting is None else float(times_us(self.trace)[self.parting])
 
 
 def mark_name(strip: str, lane: str, series: str) -> str:
@@ -73,7 +47,7 @@ def mark_name(strip: str, lane: str, series: str) -> str:
 
 def timeline(strips: Sequence[Strip]) -> str:
     """Return what Bokeh's `embed_item()` draws in a browser, as JSON; arrays are columns of packed numbers."""
-    first, last = _span_us(strips)
+    first, last = span_us(strips)
     margin = (last - first) * 0.01 + 1
     time = Range1d(first - margin, last + margin, name="time")
     hair = Span(dimension="height", line_dash="dotted", line_color=LINE_COLOUR)
@@ -93,23 +67,10 @@ def timeline(strips: Sequence[Strip]) -> str:
     return json.dumps(json_item(grid), separators=(",", ":"))
 
 
-def _span_us(strips: Sequence[Strip]) -> tuple[float, float]:
-    """Return when the first and the last mark of all stand: before the first there is only set-up."""
-    spans = [
-        (times[each.rows].min(), times[each.rows].max())
-        for strip in strips
-        for times in [times_us(strip.trace)]
-        for lane in strip.lanes()
-        for each in lane.series
-        if len(each.rows)
-    ]
-    return float(min((a for a, _ in spans), default=0)), float(max((b for _, b in spans), default=0))
-
-
 def _figure(strip: Strip, lane: Lane, times: Times, time: Range1d, hair: Span) -> figure:
     plot = figure(
         height=_height(lane),
-        title=f"{mark_name(strip.name, lane.name, '')}: {len(lane)}, {lane.about}",
+        title=lane_title(strip.name, lane),
         x_range=time,
         y_range=_heights(lane),
         tools="xpan,xwheel_zoom,xbox_zoom,reset,save",
@@ -138,7 +99,7 @@ def _figure(strip: Strip, lane: Lane, times: Times, time: Range1d, hair: Span) -
 
 
 def _draw(plot: figure, name: str, lane: Lane, series: Series, place: int, times: Times) -> None:
-    colour = COLOURS[4 if lane.name == "violations" else place % len(COLOURS)]
+    colour = colour_of(lane, place)
     x = times[series.rows]
     y = (
         np.full(len(x), place, dtype=np.float64)
@@ -181,9 +142,7 @@ def _column(values: Sequence[object] | npt.NDArray[np.generic]) -> list[object] 
 def _heights(lane: Lane) -> Range1d:
     if lane.drawn == "marks":
         return Range1d(-0.7, max(len(lane.series), 1) - 0.3)
-    tops = [int(each.height.max(initial=0)) for each in lane.series if each.height is not None]
-    tops += [max(each.details[lane.line], default=0) for each in lane.series if lane.line]
-    top = max([1, *tops])
+    top = top_of(lane)
     return Range1d(-top * 0.06, top * (1.5 if lane.drawn == "levels" else 1.12))
 
 
