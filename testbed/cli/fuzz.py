@@ -7,6 +7,7 @@ import random
 import re
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from testbed.errors import UsageError
 from testbed.fuzzing.campaign import Campaign, plant
 from testbed.fuzzing.explain import explain, read_input
 from testbed.fuzzing.input_model import decode
+from testbed.fuzzing.records import keep_campaign
 from testbed.fuzzing.session import Seen
 from testbed.fuzzing.worker import Task, request_for
 from testbed.result import SCHEMA_VERSION
@@ -119,7 +121,7 @@ def command(  # noqa: PLR0913 - one parameter for each word of the command line
         coverage=not no_coverage,
     )
     with Campaign(task, directory, jobs) as campaign:
-        summary = campaign.run(_Shown(as_json=as_json))
+        summary = campaign.run(_Shown(as_json=as_json), partial(keep_campaign, directory))
     if as_json:
         click.echo(msgspec.json.encode({"schema_version": SCHEMA_VERSION, **msgspec.structs.asdict(summary)}))
     else:

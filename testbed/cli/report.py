@@ -9,6 +9,7 @@ import click
 from testbed.cli.manual import manual
 from testbed.diff import parting
 from testbed.errors import HostError, UsageError
+from testbed.fuzzing.records import has_campaigns, load_campaigns
 from testbed.recorded import Recorded, load_recorded, load_several
 from testbed.report.perfetto import perfetto_trace
 
@@ -22,6 +23,7 @@ _NAMES = {"html": "report.html", "perfetto": "report.perfetto.json", "png": "rep
     epilog=manual(
         "testbed report result",
         "testbed report stock repaired --out both.html",
+        "testbed report fuzz-igb",
         "testbed report result --perfetto",
         "testbed report stock repaired --png --out difference.png",
         _0="the file is written",
@@ -36,9 +38,14 @@ _NAMES = {"html": "report.html", "perfetto": "report.perfetto.json", "png": "rep
 def command(*, directory: Path, other: Path | None, form: str, out: Path | None) -> None:
     """Write one file, which needs no network, of what --out kept in DIRECTORY, and print its name.
 
-    A run gets its timeline, a matrix its grid of verdicts and the timelines of its runs. With OTHER, the timelines of
-    two runs stand above each other, and the place where they part is marked.
+    A run gets its timeline, a matrix its grid of verdicts and the timelines of its runs, a corpus of `testbed fuzz` its
+    growth and findings. With OTHER, the timelines of two runs stand above each other, and the place where they part is
+    marked.
     """
+    file = out or directory / _NAMES[form]
+    if has_campaigns(directory) and other is None:
+        _write(file, _campaign(directory, form))
+        return
     runs = [load_recorded(directory), load_recorded(other)] if other else load_several(directory)
     match form:
         case "perfetto":
@@ -47,7 +54,10 @@ def command(*, directory: Path, other: Path | None, form: str, out: Path | None)
             data = _picture(_drawable(runs))
         case _:
             data = _page(runs, pair=other is not None).encode()
-    file = out or directory / _NAMES[form]
+    _write(file, data)
+
+
+def _write(file: Path, data: bytes) -> None:
     partial = file.with_name(f".{file.name}.partial")
     try:
         partial.write_bytes(data)
@@ -55,6 +65,16 @@ def command(*, directory: Path, other: Path | None, form: str, out: Path | None)
     except OSError as error:
         raise HostError(f"cannot write {file}: {error.strerror}", "choose another --out") from error
     click.echo(file)
+
+
+def _campaign(corpus: Path, form: str) -> bytes:
+    if form != "html":
+        raise UsageError(
+            f"expected a run for --{form}, seen a corpus", f"name a finding below {corpus}/findings"
+        )
+    from testbed.report.growth import campaign_page
+
+    return campaign_page(load_campaigns(corpus)).encode()
 
 
 def _page(runs: list[Recorded], *, pair: bool) -> str:

@@ -4,6 +4,7 @@ Layout of the corpus::
 
     inputs/SHA1      an input, named by its content; any number of processes and machines may add to it
     findings/        see testbed.fuzzing.findings
+    campaigns/       see testbed.fuzzing.records
     worker-N.log     what libFuzzer said
 
 Whatever ends a campaign, the next one goes on from what lies there. A worker that dies is started anew.
@@ -11,6 +12,7 @@ Whatever ends a campaign, the next one goes on from what lies there. A worker th
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import os
 import queue
@@ -56,10 +58,12 @@ class Growth(msgspec.Struct, frozen=True):
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """What a campaign came to.
 
+    :param begun: when, in UTC.
     :param seen: violations by name of the finding, all workers together.
     :param findings: all that the corpus holds, those that repeat first.
     """
 
+    begun: str
     nic: str
     kernel: str
     jobs: int
@@ -123,6 +127,7 @@ class Campaign:
 
     def __init__(self, task: Task, corpus: Path, jobs: int) -> None:
         self._task, self._corpus, self._jobs = task, corpus, jobs
+        self._begun = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         self._begun_s = time.monotonic()
         self._words: queue.Queue[tuple[int, Word | None]] = queue.Queue()
         self._workers: dict[int, _Worker] = {}
@@ -143,10 +148,11 @@ class Campaign:
         for worker in self._workers.values():
             worker.process.wait()
 
-    def run(self, show: Callable[[Growth, Word], None]) -> Summary:
+    def run(self, show: Callable[[Growth, Word], None], keep: Callable[[Summary], None]) -> Summary:
         """Fuzz until the time is over.
 
         :param show: told how far all are, and what a worker said.
+        :param keep: given what the campaign has come to, each time that it has grown, and at its end.
         :raise TestbedError: a worker cannot go on.
         """
         for number in range(self._jobs):
@@ -160,8 +166,13 @@ class Campaign:
                 self._ended(number)
                 continue
             self._take(number, word)
+            points = len(self._growth)
             show(self._grown(), word)
-        return self._summary()
+            if len(self._growth) > points:
+                keep(self._summary())
+        summary = self._summary()
+        keep(summary)
+        return summary
 
     @property
     def _left_s(self) -> float:
@@ -240,6 +251,7 @@ class Campaign:
     def _summary(self) -> Summary:
         last, statuses = self._grown(), self._all()
         return Summary(
+            begun=self._begun,
             nic=self._task.nic,
             kernel=self._task.kernel,
             jobs=self._jobs,
@@ -253,7 +265,7 @@ class Campaign:
             blocks=last.blocks,
             features=last.features,
             inputs=sum(1 for _ in (self._corpus / "inputs").iterdir()),
-            growth=[*self._growth, last],
+            growth=self._growth if last in self._growth else [*self._growth, last],
             seen=dict(self._seen),
             findings=all_findings(self._corpus / "findings"),
         )

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from bokeh.resources import Resources
-from jinja2 import Environment
+from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
 from testbed.report.evidence import evidence_lines
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from testbed.result import Result
     from testbed.rules import RuleResult
 
-__all__ = ["matrix_page", "pair_page", "run_page"]
+__all__ = ["filled", "matrix_page", "pair_page", "run_page"]
 
 #: A matrix' file holds as many timelines as come to this; failing runs' first.
 TIMELINES_BYTES = 11_000_000
@@ -59,8 +59,11 @@ class _Section:
 def run_page(run: Recorded) -> str:
     """Return the page of one run: what was judged, and its timeline."""
     strips = [Strip(run.result, run.trace)] if run.trace else []
-    return _page(
-        _title(run.result), sections=[_section(run, "run")], timeline=timeline(strips) if strips else ""
+    return filled(
+        "page.html",
+        _title(run.result),
+        sections=[_section(run, "run")],
+        timeline=timeline(strips) if strips else "",
     )
 
 
@@ -75,7 +78,8 @@ def pair_page(a: Recorded, b: Recorded, parting: Parting | None) -> str:
         for run, name, side in zip((a, b), "AB", sides, strict=True)
         if run.trace
     ]
-    return _page(
+    return filled(
+        "page.html",
         f"{_title(a.result)} | {_title(b.result)}",
         sections=[_section(a, "a", "A"), _section(b, "b", "B")],
         timeline=timeline(strips),
@@ -100,7 +104,7 @@ def matrix_page(runs: Sequence[Recorded]) -> str:
               for column in columns]
         for row in dict.fromkeys(_row(each.result) for each in shown)
     }  # fmt: skip
-    return _page(f"{len(runs)} runs", sections=shown, columns=columns, grid=grid)
+    return filled("page.html", f"{len(runs)} runs", sections=shown, columns=columns, grid=grid)
 
 
 def _row(result: Result) -> tuple[str, str]:
@@ -151,11 +155,20 @@ def _inert(json: str) -> Markup:
     return Markup(json.replace("<", "\\u003c"))  # noqa: S704 - nothing in it can end the element
 
 
-def _page(title: str, *, timeline: str = "", **parts: object) -> str:
+def filled(template: str, title: str, *, timeline: str = "", **parts: object) -> str:
+    """Return a page made of one of the templates in web/.
+
+    :param timeline: what Bokeh is to draw, as JSON; empty where there is nothing.
+    """
     folder = files("testbed.report") / "web"
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment = Environment(
+        loader=FunctionLoader(lambda name: (folder / name).read_text()),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     bokeh = Resources(mode="inline", components=["bokeh"]).js_raw
-    return environment.from_string((folder / "page.html").read_text()).render(
+    return environment.get_template(template).render(
         title=title,
         version=version("testbed"),
         style=Markup((folder / "page.css").read_text()),  # noqa: S704 - our own

@@ -14,8 +14,10 @@ import pytest
 from large_run import large
 from playwright.sync_api import sync_playwright
 from test_report import REPAIRED, STOCK
+from test_report_campaign import FIRST, SECOND
 from test_report_page import kept, written
 
+from testbed.fuzzing.records import keep_campaign
 from testbed.recorded import load_recorded
 from testbed.report.lanes import lanes_of, times_us
 from testbed.result import load_result
@@ -177,6 +179,18 @@ def test_a_grid_leads_to_the_timeline_of_a_run(page, tmp_path) -> None:
     page.wait_for_timeout(300)
     assert {name: lane["all"] for name, lane in shown(page).items()} == expected(path)
     assert page.locator("#two .timeline[data-drawn]").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1000
+
+
+def test_a_campaign_shows_how_it_grew(page, tmp_path) -> None:
+    keep_campaign(tmp_path, FIRST)
+    keep_campaign(tmp_path, SECOND)
+    written(tmp_path)
+    opened(page, tmp_path / "report.html")
+    seen = shown(page)
+    assert list(seen) == ["inputs run", "basic blocks reached", "features of traces"]
+    assert all(lane["all"] == lane["visible"] == 4 and lane["coloured"] for lane in seen.values())
+    assert page.locator("td.fail").inner_text() == "ring-full-exit-1234abcd"
     assert page.evaluate("document.documentElement.scrollWidth") <= 1000
 
 

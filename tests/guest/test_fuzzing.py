@@ -10,6 +10,7 @@ import pytest
 from testbed.fuzzing.bases import BASES
 from testbed.fuzzing.findings import all_findings
 from testbed.fuzzing.input_model import Input, encode
+from testbed.fuzzing.records import load_campaigns
 from testbed.fuzzing.session import Seen, Session, Status
 from testbed.fuzzing.worker import request_for
 from testbed.scenario.steps import Inject, RxDrain, Sleep, Tx, TxKick
@@ -17,6 +18,8 @@ from testbed.scenario.steps import Inject, RxDrain, Sleep, Tx, TxKick
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from victims import Cache
 
     from testbed.scenario.steps import AnyStep
 
@@ -74,3 +77,18 @@ def test_a_ring_that_overflows_is_a_finding_that_repeats(session: Session, told:
     assert found["ring-full-exit"].inputs == 1
     assert found["ring-full-exit"].data == OVERFLOW.hex()
     assert all_findings(session.findings) == [found["ring-full-exit"]]
+
+
+def test_a_campaign_leaves_how_it_grew(cache: Cache, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    done = cache.call("fuzz", "--nic", "igb", "--time", "5s", "--seed", "1", "--corpus", corpus)
+    assert done.status in {0, 1}, done.err
+    (campaign,) = load_campaigns(corpus)
+    last = campaign.growth[-1]
+    assert (last.executions, last.blocks, last.seconds) == (
+        campaign.executions, campaign.blocks, campaign.seconds
+    )  # fmt: skip
+    assert f"{campaign.executions} inputs run in {campaign.seconds:.0f} s" in done.out
+    assert f"{campaign.blocks} basic blocks" in done.out
+    page = cache.call("report", corpus)
+    assert page.out.strip() == str(corpus / "report.html")

@@ -73,6 +73,7 @@ def test_the_wheel_has_all_that_guests_and_campaigns_begin_with(wheel: Path) -> 
     needed = {f"testbed/images/{path.relative_to(IMAGES)}" for path in parts}
     needed |= {f"testbed/scenario/library/{path.name}" for path in library}
     needed |= {f"testbed/report/web/page.{kind}" for kind in ("html", "css", "js")}
+    needed |= {f"testbed/report/web/{name}.html" for name in ("frame", "campaign")}
     needed |= {
         f"testbed/fuzzing/seeds/{seed}" for seed in ("minimal/receive-one.yaml", "minimal/send-one.yaml")
     }
