@@ -10,6 +10,7 @@ import pytest
 from dask_processes import DaskCluster
 
 from testbed.errors import HostError
+from testbed.guest import probe
 from testbed.matrix import Product, cluster, orders
 from testbed.matrix.cluster import run_on_cluster
 from testbed.recorded import load_several
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from victims import Cache
 
     from testbed.run import Run
+    from testbed.toolchain import Toolchain
 
 SCENARIOS = ("stack-only", "rx-steady", "tx-only")
 GONE_LIMIT_S = 10.0
@@ -72,6 +74,21 @@ def test_a_matrix_ends_when_nobody_is_left_who_could_run_it(
         last.kill()
         with pytest.raises(HostError, match=r"no worker has cores=1, which .*stack-only.* there is none"):
             matrix.result(60)
+
+
+def test_a_worker_that_declares_kvm_must_have_it(
+    dask: DaskCluster, tmp_path: Path, toolchain: Toolchain
+) -> None:
+    worker = dask.worker("boaster", "cores=1 kvm=1")
+    work = orders(Product(nics=("igb",), scenarios=("stack-only",), clocks=("real",)))
+    (done,) = run_on_cluster(dask.address, work, tmp_path, print)
+    worker.kill()
+    (kept,) = load_several(tmp_path)
+    if probe(toolchain).name == "kvm":
+        assert kept.result.accelerator == "kvm"
+    else:
+        assert (done.status, kept.result.verdict, kept.result.error) == (3, "broken", done.error)
+        assert "declares kvm, and there KVM does not work" in done.error
 
 
 def test_a_matrix_ends_when_the_scheduler_goes_away(dask: DaskCluster, tmp_path: Path) -> None:

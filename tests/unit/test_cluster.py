@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from dask_processes import DaskCluster
@@ -16,8 +17,9 @@ from testbed.errors import HostError, TestbedError, UsageError
 from testbed.kernel import parse
 from testbed.matrix import cluster
 from testbed.matrix.cluster import needs_of
+from testbed.matrix.worker import Reply, perform
 from testbed.order import Order
-from testbed.scenario import load
+from testbed.scenario import canonical_json, load
 from testbed.version import identity
 
 if TYPE_CHECKING:
@@ -148,3 +150,32 @@ def test_a_changed_file_behind_a_kernel_is_seen(tmp_path: Path) -> None:
         config.write_text(option)
         contents.append(parse(f"@config={config}").contents)
     assert contents[0] != contents[1]
+
+
+def job(**changes: object) -> bytes:
+    fields = {
+        "testbed": identity(),
+        "order": Order(scenario="stack-only", nic="igb", clock="virtual"),
+        "scenario": canonical_json(load("stack-only")).decode(),
+        "kernel": "debian:trixie-backports",
+        "contents": [],
+        "kept": [],
+    }
+    return msgspec.json.encode(fields | changes)
+
+
+def refused_by_worker(data: bytes) -> str:
+    return msgspec.msgpack.decode(perform(data), type=Reply).refused
+
+
+def test_a_worker_that_joins_later_refuses_the_job_of_another_testbed() -> None:
+    told = refused_by_worker(job(testbed="9.9 (abcd)", order="of a form that only 9.9 knows"))
+    assert told == f"has testbed {identity()}, this is 9.9 (abcd)"
+
+
+def test_a_worker_with_other_files_at_the_same_paths_refuses_the_job(tmp_path: Path) -> None:
+    config = tmp_path / "more.config"
+    kernel = f"debian:trixie@config={config}"
+    assert str(config) in refused_by_worker(job(kernel=kernel, contents=["1"]))
+    config.write_text("CONFIG_BPF=y\n")
+    assert refused_by_worker(job(kernel=kernel, contents=["1"])) == f"has other files behind {kernel}"
