@@ -17,6 +17,7 @@ from testbed.cli.manual import manual
 from testbed.errors import HostError, UsageError
 from testbed.matrix import Done, Product, orders, read_product, run_all, shard
 from testbed.report import console_for, matrix_junit, matrix_ktap, matrix_table, severity, verdict_of
+from testbed.report.progress import MatrixProgress
 from testbed.result import SCHEMA_VERSION
 from testbed.run_directory import RunDirectory
 
@@ -80,18 +81,19 @@ def command(
     with ExitStack() as stack:
         directory = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="testbed-matrix-")))
         stack.enter_context(RunDirectory(directory))
-        told = _Progress(len(work))
-        if cluster:
-            done = _on_cluster(cluster, jobs, work, directory, told)
+        at_once = None if cluster else jobs or int(os.environ.get("TESTBED_GUESTS", "2"))
+        told = stack.enter_context(MatrixProgress(console_for(sys.stderr), len(work), at_once))
+        if at_once is None:
+            done = _on_cluster(str(cluster), jobs, work, directory, told)
         else:
-            done = run_all(work, directory, jobs or int(os.environ.get("TESTBED_GUESTS", "2")), told)
+            done = run_all(work, directory, at_once, told)
     _print(done, form)
     statuses = [each.status for each in done if each.status != 4]
     sys.exit(max(statuses, key=severity, default=0))
 
 
 def _on_cluster(
-    address: str, jobs: int | None, work: list[Order], directory: Path, told: _Progress
+    address: str, jobs: int | None, work: list[Order], directory: Path, told: MatrixProgress
 ) -> list[Done]:
     if jobs:
         raise UsageError(
@@ -117,24 +119,6 @@ def _print(done: list[Done], form: str) -> None:
             counts = Counter(map(verdict_of, done))
             told = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
             click.echo(f"{len(done)} runs: {told}")
-
-
-class _Progress:
-    """Tells on stderr of each run that has ended, in a line."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._ended = 0
-
-    def __call__(self, done: Done) -> None:
-        self._ended += 1
-        what = done.order.command().removeprefix("testbed run ")
-        rules = [rule.id for rule in done.result.rules if rule.outcome == "violated"] if done.result else []
-        why = ", ".join(rules) or done.error
-        kept = " (kept)" if done.again else ""
-        click.echo(
-            f"{self._ended}/{self._total} {verdict_of(done)} {what}{': ' if why else ''}{why}{kept}", err=True
-        )
 
 
 def _product(file: Path | None, flags: dict[str, Any]) -> Product:

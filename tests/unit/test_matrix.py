@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 from test_report import REPAIRED, STOCK, printed, result_of
 
 from testbed import nic
@@ -22,6 +24,7 @@ from testbed.order import Order
 from testbed.recorded import load_several
 from testbed.report import matrix_junit, matrix_ktap, matrix_table
 from testbed.report.page import matrix_page
+from testbed.report.progress import MatrixProgress, left_line
 from testbed.run import Request
 from testbed.scenario import library, load
 
@@ -206,3 +209,43 @@ def test_a_scenario_with_words_that_the_device_lacks_is_wrong_usage(
     file.write_text("name: wrong\nsteps:\n  - device: {command: dance}\n")
     words = ("--scenarios", str(file), "--nics", "stmmac")
     assert matrix_of(monkeypatch, tmp_path / "cache", *words).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("total", "ended", "kept", "at_once", "elapsed_s", "told"),
+    [
+        (72, 0, 0, 2, 0.0, "0 of 72 done, 2 running, 70 left"),
+        (72, 12, 0, 2, 24.0, "12 of 72 done, 2 running, 58 left, about 2 min to go"),
+        (72, 12, 0, 2, 60.0, "12 of 72 done, 2 running, 58 left, about 5 min to go"),
+        (12, 6, 5, 2, 4.0, "6 of 12 done, 2 running, 4 left, about 24 s to go"),
+        (12, 5, 5, 2, 4.0, "5 of 12 done, 2 running, 5 left"),
+        (12, 11, 0, None, 11.0, "11 of 12 done, 1 left, about 1 s to go"),
+        (12, 12, 0, 2, 4.0, "12 of 12 done, 0 running, 0 left"),
+    ],
+)
+def test_what_is_left_is_told_by_what_the_runs_took_that_were_run(
+    total: int, ended: int, kept: int, at_once: int | None, elapsed_s: float, told: str
+) -> None:
+    assert left_line(total, ended, kept, at_once, elapsed_s) == told
+
+
+def shown_of(runs: list[Done], *, terminal: bool) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=200 if terminal else 60)
+    with MatrixProgress(console, 6, 2) as progress:
+        for run in runs:
+            progress(run)
+    return stream.getvalue()
+
+
+def test_a_terminal_shows_the_grid_so_far_with_what_is_left() -> None:
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown_of(ALL, terminal=True))
+    assert "4 of 6 done, 2 running, 0 left, about" in text
+    assert re.search(r"ring-full +fail +unsupported", text)
+
+
+def test_elsewhere_each_run_is_a_line() -> None:
+    assert shown_of([FAILED, BROKEN], terminal=False).splitlines() == [
+        "1/6 fail ring-full --nic igb: ring-full-exit",
+        "2/6 broken rx-steady --nic e1000e: QEMU is gone",
+    ]
