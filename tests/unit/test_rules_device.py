@@ -35,6 +35,12 @@ def test_unmasking_after_a_true_completion_holds_both() -> None:
     assert outcome("unmask-needs-ownership", trace).outcome == "not-exercised"
 
 
+@pytest.mark.parametrize("rule", ["unmask-needs-ownership", "unmask-after-complete", "mask-before-schedule"])
+def test_masks_that_are_told_late_as_in_real_time_prove_nothing(rule: str) -> None:
+    late = irq() + schedule() + mask(OPEN, MASKED) + complete() + polled(0) + mask(MASKED, OPEN)
+    assert outcome(rule, trace_of(late, clock="real")).outcome == "not-exercised"
+
+
 def test_writing_an_open_mask_again_is_an_unmask() -> None:
     trace = trace_of(mask(OPEN, OPEN), complete(), mask(OPEN, OPEN), polled(0))
     assert outcome("unmask-after-complete", trace).outcome == "hold"
