@@ -16,6 +16,7 @@ from scapy.sendrecv import sr1, srp1
 
 from testbed.errors import GuestLost
 from testbed.guest import Guest, running
+from testbed.guest.machine import Machine
 from testbed.kernel import resolve
 from testbed.nic import GUEST_MAC, Nic
 from testbed.preparation import ready_guest, shape_of
@@ -24,6 +25,7 @@ from testbed.vfio_user.control import Ping
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from testbed.pytest_plugin import RunScenario
     from testbed.toolchain import Toolchain
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "rtl8139.py"
@@ -92,6 +94,35 @@ def test_a_model_that_dies_is_told_with_the_reason_within_ten_seconds(guest: Gue
 
 def test_a_model_that_stalls_for_longer_than_qemu_waits_is_told_within_ten_seconds(guest: Guest) -> None:
     assert lost_after(guest, signal.SIGSTOP) == "the device model did not answer within 5 s"
+
+
+@pytest.mark.parametrize(
+    ("deed", "reason"),
+    [
+        (signal.SIGKILL, "the device model died: signal 9"),
+        (signal.SIGSTOP, "the device model did not answer within 8 s"),
+    ],
+)
+def test_a_run_whose_model_is_lost_in_the_middle_is_broken_with_the_reason_within_ten_seconds(
+    run_scenario: RunScenario, monkeypatch: pytest.MonkeyPatch, deed: signal.Signals, reason: str
+) -> None:
+    inject, lost_at = Machine.inject, list[float]()
+
+    def inject_for_the_last_time(machine: Machine, frames: list[bytes]) -> None:
+        inject(machine, frames)
+        assert machine.model is not None
+        lost_at.append(time.monotonic())
+        os.kill(machine.model.pid, deed)
+
+    prepared = run_scenario("rx-tx-mix", nic="stmmac")
+    assert prepared.result.verdict == "pass"
+    monkeypatch.setattr(Machine, "inject", inject_for_the_last_time)
+    result = run_scenario("rx-tx-mix", nic="stmmac").result
+    assert time.monotonic() - lost_at[0] < LIMIT_S
+    assert len(lost_at) == 1
+    assert (result.verdict, result.exit_status()) == ("broken", 3)
+    assert result.error is not None
+    assert reason in result.error
 
 
 def test_the_model_ends_with_its_guest(toolchain: Toolchain) -> None:
