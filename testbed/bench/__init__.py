@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 
 from testbed.bench.boots import measure_boots
 from testbed.bench.host import describe_machine
-from testbed.bench.records import CASES, FULL, QUICK, Bench, Effort, MachineRecord, Repetition, Timing
+from testbed.bench.model import measure_model
+from testbed.bench.records import (
+    CASES,
+    FULL,
+    QUICK,
+    Bench,
+    Effort,
+    MachineRecord,
+    ModelRecord,
+    Repetition,
+    Timing,
+)
 from testbed.bench.runs import measure_repetition, measure_runs, run_words
 from testbed.bench.summary import missed_targets, summarise
 from testbed.guest import probe, runtime_directory
@@ -21,7 +32,17 @@ if TYPE_CHECKING:
 
     from testbed.toolchain import Toolchain
 
-__all__ = ["FULL", "QUICK", "Bench", "Effort", "MachineRecord", "Repetition", "Timing", "bench"]
+__all__ = [
+    "FULL",
+    "QUICK",
+    "Bench",
+    "Effort",
+    "MachineRecord",
+    "ModelRecord",
+    "Repetition",
+    "Timing",
+    "bench",
+]
 
 
 def bench(toolchain: Toolchain, effort: Effort, say: Callable[[str], None]) -> Bench:
@@ -38,6 +59,7 @@ def bench(toolchain: Toolchain, effort: Effort, say: Callable[[str], None]) -> B
         seconds = measure_boots(toolchain, kernel, directory, effort, say)
         seconds |= measure_runs(words, directory, effort, say)
     timings = summarise(seconds, words)
+    model = measure_model(toolchain, kernel, effort, say)
     repetitions = [measure_repetition(toolchain, kernel, *case, effort.repetitions, say) for case in CASES]
     return Bench(
         started=started,
@@ -45,5 +67,6 @@ def bench(toolchain: Toolchain, effort: Effort, say: Callable[[str], None]) -> B
         guest_kernel=f"{kernel.release} ({kernel.package})",
         timings=timings,
         repetitions=repetitions,
-        missed=missed_targets(timings, repetitions),
+        model=model,
+        missed=missed_targets(timings, repetitions, model),
     )

@@ -12,7 +12,9 @@ __all__ = [
     "DIGESTS",
     "FIRST_RUN",
     "FULL",
+    "IDLE_TARGET_PERCENT",
     "LIBRARY",
+    "MMIO_READ_TARGET_US",
     "NIC",
     "PLAIN",
     "QUICK",
@@ -24,6 +26,7 @@ __all__ = [
     "Bench",
     "Effort",
     "MachineRecord",
+    "ModelRecord",
     "Repetition",
     "Timing",
 ]
@@ -37,6 +40,10 @@ LIBRARY = "library"
 
 TARGETS_S = {RESTORE: 0.3, RUN: 4.0, FIRST_RUN: 20.0, LIBRARY: 240.0}
 """Seconds that the median of a timing may take, on two cores under TCG."""
+MMIO_READ_TARGET_US = 20.0
+"""Microseconds that QEMU may take for a read of one of the model's registers."""
+IDLE_TARGET_PERCENT = 0.5
+"""What the model may take of a core while the guest sleeps: 0, when rounded."""
 DIGESTS = 1
 """Different sequence digests that runs of the same input may give."""
 
@@ -109,6 +116,17 @@ class Repetition(msgspec.Struct, frozen=True, kw_only=True):
         return self.digests <= self.target and not self.broken
 
 
+class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A device model of ours, in real time: what reading a register takes, and what of a core it takes when idle."""
+
+    nic: str
+    mmio_read_us: list[float]
+    median_us: float
+    idle_cpu_percent: float
+    target_us: float = MMIO_READ_TARGET_US
+    target_percent: float = IDLE_TARGET_PERCENT
+
+
 class Bench(msgspec.Struct, frozen=True, kw_only=True):
     """All that was measured; ``missed`` has a sentence for each target that was not met."""
 
@@ -118,4 +136,5 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
     guest_kernel: str
     timings: list[Timing]
     repetitions: list[Repetition]
+    model: ModelRecord
     missed: list[str]

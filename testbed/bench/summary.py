@@ -10,7 +10,7 @@ from testbed.bench.records import BOOT, FIRST_RUN, LIBRARY, PLAIN, RESTORE, RUN,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from testbed.bench.records import Repetition
+    from testbed.bench.records import ModelRecord, Repetition
 
 __all__ = ["missed_targets", "summarise"]
 
@@ -44,14 +44,31 @@ def summarise(seconds: dict[str, list[float]], words: Sequence[str]) -> list[Tim
     ]
 
 
-def missed_targets(timings: Sequence[Timing], repetitions: Sequence[Repetition]) -> list[str]:
+def missed_targets(
+    timings: Sequence[Timing], repetitions: Sequence[Repetition], model: ModelRecord
+) -> list[str]:
     """Return a sentence for each target that was not met."""
     slow = [
         f"{each.name} took {each.median_s:g} s, target {each.target_s:g} s"
         for each in timings
         if not each.met
     ]
-    return slow + [_missed(each) for each in repetitions if not each.met]
+    different = [_missed(each) for each in repetitions if not each.met]
+    return [*slow, *different, *_missed_by_model(model)]
+
+
+def _missed_by_model(model: ModelRecord) -> list[str]:
+    missed = []
+    if model.median_us > model.target_us:
+        missed.append(
+            f"reading a register of {model.nic} took {model.median_us:g} us, target {model.target_us:g} us"
+        )
+    if model.idle_cpu_percent > model.target_percent:
+        missed.append(
+            f"{model.nic}'s model took {model.idle_cpu_percent:g} % of a core when idle, "
+            f"target {model.target_percent:g} %"
+        )
+    return missed
 
 
 def _missed(repetition: Repetition) -> str:

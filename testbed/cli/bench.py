@@ -62,6 +62,12 @@ def _print(done: Bench) -> None:
     console.print()
     console.print(_repetitions(done))
     console.print()
+    model = done.model
+    console.print(
+        f"{model.nic}, real time: a register is read in {model.median_us:g} us (target {model.target_us:g}); "
+        f"when idle its model takes {model.idle_cpu_percent:g} % of a core (target {model.target_percent:g})"
+    )
+    console.print()
     for line in done.missed or ["all targets met"]:
         console.print(f"missed: {line}" if done.missed else line)
 

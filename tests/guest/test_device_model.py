@@ -14,6 +14,8 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import ARP, Ether
 from scapy.sendrecv import sr1, srp1
 
+from testbed.bench import QUICK
+from testbed.bench.model import measure_model
 from testbed.errors import GuestLost
 from testbed.guest import Guest, running
 from testbed.guest.machine import Machine
@@ -74,6 +76,14 @@ def test_the_guest_finds_the_device_binds_its_driver_and_answers_a_ping(guest: G
     assert answer[ARP].hwsrc == GUEST_MAC
     assert echo is not None
     assert bytes(echo[ICMP].payload).startswith(b"testbed")
+
+
+def test_what_an_access_costs_and_an_idle_model_takes_is_measured(toolchain: Toolchain) -> None:
+    effort = dataclasses.replace(QUICK, restores=2)
+    seen = measure_model(toolchain, resolve(), effort, lambda _line: None)
+    assert len(seen.mmio_read_us) == 2
+    assert 1.0 < seen.median_us < 10_000.0
+    assert 0.0 <= seen.idle_cpu_percent < 50.0
 
 
 def test_a_model_that_stalls_for_two_seconds_does_not_end_the_run(guest: Guest) -> None:

@@ -11,9 +11,10 @@ from test_report import STOCK, result_of
 
 import testbed.bench.host as host_module
 import testbed.bench.runs as runs_module
-from testbed.bench import FULL, QUICK, Bench, MachineRecord, Repetition
+from testbed.bench import FULL, QUICK, Bench, MachineRecord, ModelRecord, Repetition
 from testbed.bench.boots import PROMPT, plain_boot
 from testbed.bench.host import describe_machine
+from testbed.bench.model import bar_address
 from testbed.bench.records import BOOT, DIGESTS, FIRST_RUN, LIBRARY, PLAIN, RESTORE, RUN, SAVE, TARGETS_S
 from testbed.bench.runs import private_cache, repetition, run_words, whole_run
 from testbed.bench.summary import missed_targets, summarise
@@ -37,6 +38,7 @@ SECONDS = {
     LIBRARY: [200.0],
 }
 WORDS = ["run", "ring-full", "--nic", "igb"]
+MODEL = ModelRecord(nic="stmmac", mmio_read_us=[9.0, 20.0, 50.0], median_us=20.0, idle_cpu_percent=0.5)
 EQUAL = Repetition(what="ring-full", runs=20, digests=1, broken=0)
 MACHINE = MachineRecord(
     cpu="A CPU",
@@ -85,7 +87,7 @@ def test_timings_keep_their_order_and_compare_medians_with_the_plain_boot() -> N
 
 
 def test_a_median_within_its_target_is_met_although_one_sample_is_not() -> None:
-    assert missed_targets(summarise(SECONDS, WORDS), [EQUAL]) == []
+    assert missed_targets(summarise(SECONDS, WORDS), [EQUAL], MODEL) == []
 
 
 @pytest.mark.parametrize(
@@ -97,11 +99,11 @@ def test_a_median_within_its_target_is_met_although_one_sample_is_not() -> None:
     ],
 )
 def test_a_timing_over_its_target_is_named(name: str, seconds: float, said: str) -> None:
-    assert missed_targets(summarise(SECONDS | {name: [seconds]}, WORDS), [EQUAL]) == [said]
+    assert missed_targets(summarise(SECONDS | {name: [seconds]}, WORDS), [EQUAL], MODEL) == [said]
 
 
 def test_what_has_no_target_may_take_any_time() -> None:
-    assert missed_targets(summarise(SECONDS | {BOOT: [500.0], SAVE: [500.0]}, WORDS), []) == []
+    assert missed_targets(summarise(SECONDS | {BOOT: [500.0], SAVE: [500.0]}, WORDS), [], MODEL) == []
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,25 @@ def test_what_has_no_target_may_take_any_time() -> None:
 )
 def test_runs_that_differ_or_break_are_named(digests: int, broken: int, said: str) -> None:
     bad = Repetition(what="tx-only", runs=20, digests=digests, broken=broken, error="QEMU ended")
-    assert missed_targets([], [EQUAL, bad]) == [f"tx-only: {said}"]
+    assert missed_targets([], [EQUAL, bad], MODEL) == [f"tx-only: {said}"]
+
+
+def test_a_slow_or_restless_model_is_named() -> None:
+    slow = ModelRecord(nic="stmmac", mmio_read_us=[21.0], median_us=21.0, idle_cpu_percent=0.6)
+    assert missed_targets([], [], slow) == [
+        "reading a register of stmmac took 21 us, target 20 us",
+        "stmmac's model took 0.6 % of a core when idle, target 0.5 %",
+    ]
+
+
+def test_the_models_registers_are_found_behind_a_bridge() -> None:
+    other = {"id": {"vendor": 0x8086, "device": 1}, "regions": []}
+    regions = [{"bar": 2, "address": 0x2000}, {"bar": 0, "address": 0x1000}]
+    eqos = {"id": {"vendor": 0x8086, "device": 0x4B30, "subsystem": 1}, "regions": regions}
+    bridge = {**other, "pci_bridge": {"devices": [eqos]}}
+    assert bar_address([{"devices": [other, bridge]}]) == 0x1000
+    with pytest.raises(GuestLost, match="8086:4b30"):
+        bar_address([{"devices": [other]}, {}])
 
 
 def test_virtual_time_is_asked_for_only_where_it_is_not_the_default() -> None:
@@ -236,6 +256,7 @@ def measured(*missed: str) -> Bench:
         guest_kernel="7.3.4 (linux 7.3.4-1)",
         timings=summarise(SECONDS, WORDS),
         repetitions=[EQUAL],
+        model=MODEL,
         missed=list(missed),
     )
 
