@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-__all__ = ["MILLISECOND_NS", "Answer", "answer", "disturbances", "wakeup_limit_ns"]
+__all__ = ["MILLISECOND_NS", "Answer", "answer", "disturbances", "wakeup_limit_ns", "wakeups"]
 
 MILLISECOND_NS = 1_000_000
 
@@ -32,9 +32,15 @@ class Answer(enum.Enum):
     UNDECIDED = enum.auto()
 
 
-def answer(trace: Trace, asked: int, answers: Rows, limit_ns: int, disturbing: Rows) -> Answer:
-    """Say whether one of ``answers`` (ascending) comes within the limit behind the row ``asked``."""
-    deadline = trace.time_ns(asked) + limit_ns
+def answer(
+    trace: Trace, asked: int, answers: Rows, limit_ns: int, disturbing: Rows, since: int | None = None
+) -> Answer:
+    """Say whether one of ``answers`` (ascending) comes behind the row ``asked``, and within the limit.
+
+    :param since: the row that the limit counts from, when that is not ``asked``: a system call that has not returned is
+        on its way, and in real time that takes as long as the host lets it.
+    """
+    deadline = trace.time_ns(asked if since is None else since) + limit_ns
     after = int(np.searchsorted(answers, asked, side="right"))
     if after < len(answers) and trace.time_ns(int(answers[after])) <= deadline:
         return Answer.IN_TIME
@@ -42,6 +48,18 @@ def answer(trace: Trace, asked: int, answers: Rows, limit_ns: int, disturbing: R
     if disturbed < len(disturbing) and trace.time_ns(int(disturbing[disturbed])) <= deadline:
         return Answer.UNDECIDED
     return Answer.LATE if trace.end_ns > deadline else Answer.UNDECIDED
+
+
+def wakeups(trace: Trace, *kinds: StepKind) -> tuple[Rows, Rows]:
+    """Return the rows at which wakeups of some kinds began, and those at which they returned; the library skips a
+    wakeup where the flag is clear.
+    """
+    begins, ends = trace.rows(Kind.STEP_BEGIN), trace.rows(Kind.STEP_END)
+    begins = begins[np.isin(trace.events["a"][begins], kinds)]
+    after = np.searchsorted(ends, begins)
+    begins, returns = begins[after < len(ends)], ends[after[after < len(ends)]]
+    done = trace.events["c"][returns] > 0
+    return begins[done], returns[done]
 
 
 def disturbances(trace: Trace) -> Rows:

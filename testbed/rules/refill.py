@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.rules.deadline import MILLISECOND_NS, Answer, answer, disturbances, wakeup_limit_ns
+from testbed.rules.deadline import MILLISECOND_NS, Answer, answer, disturbances, wakeup_limit_ns, wakeups
 from testbed.rules.outcome import Finding, hold, not_exercised, violated
 from testbed.rules.registry import rule
 from testbed.scenario.program import StepKind
@@ -90,17 +90,17 @@ def _starved_polls(trace: Trace) -> Rows:
 
 def _wakeups(trace: Trace) -> tuple[int, list[int]]:
     """Return how many wakeups with buffers for the driver were decided, and the rows of those in vain."""
-    begins = trace.rows(Kind.STEP_BEGIN, a=StepKind.WAKEUP_RX)
-    ends = trace.rows(Kind.STEP_END)
-    after = np.searchsorted(ends, begins)
-    begins, after = begins[after < len(ends)], after[after < len(ends)]
-    begins = begins[trace.events["c"][ends[after]] > 0]
-    begins = begins[_refillable(trace, begins)]
+    begins, returns = wakeups(trace, StepKind.WAKEUP_RX)
+    asking = _refillable(trace, begins)
+    begins, returns = begins[asking], returns[asking]
     limit_ns = wakeup_limit_ns(trace)
     if limit_ns is None:
         return 0, []
     moved, disturbing = _moved(trace), disturbances(trace)
-    answers = [answer(trace, int(row), moved, limit_ns, disturbing) for row in begins]
+    answers = [
+        answer(trace, int(row), moved, limit_ns, disturbing, int(returned))
+        for row, returned in zip(begins, returns, strict=True)
+    ]
     vain = [int(row) for row, said in zip(begins, answers, strict=True) if said is Answer.LATE]
     return sum(said is not Answer.UNDECIDED for said in answers), vain
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from testbed.rules.deadline import Answer, answer, disturbances, wakeup_limit_ns
+from testbed.rules.deadline import Answer, answer, disturbances, wakeup_limit_ns, wakeups
 from testbed.rules.outcome import Finding, hold, not_exercised, violated
 from testbed.rules.registry import rule
 from testbed.scenario.program import StepKind
@@ -30,9 +30,9 @@ _FREE_SLOTS = 16
 @rule(
     "tx-liveness",
     19,
-    statement="While entries of the TX ring can be sent, a wakeup makes the driver take some within 10 ms, and "
-    "no poll completes leaving some without need_wakeup set, unless an interrupt of frames under way lets the driver "
-    "take some within 10 ms.",
+    statement="While entries of the TX ring can be sent, a wakeup makes the driver take some within 10 ms of "
+    "its return, and no poll completes leaving some without need_wakeup set, unless an interrupt of frames under way "
+    "lets the driver take some within 10 ms.",
     sources=[_AF_XDP, "net/xdp/xsk.c, xsk_tx_peek_release_desc_batch()", "2764ab51d5f0 (stmmac)"],
     needs="a zero-copy socket with entries in its TX ring, room in its COMPLETION ring, 16 free descriptors, "
     "the link up, and a wakeup (sendto()) or a poll that served the TX ring",
@@ -64,18 +64,17 @@ def tx_liveness(trace: Trace) -> Finding:
 def _kicks(trace: Trace) -> tuple[int, list[int]]:
     """Return how many wakeups with something to send were decided, and the rows of those not answered."""
     limit_ns = wakeup_limit_ns(trace)
-    begins = trace.rows(Kind.STEP_BEGIN)
-    begins = begins[np.isin(trace.events["a"][begins], (StepKind.TX_KICK, StepKind.WAKEUP_TX))]
-    ends = trace.rows(Kind.STEP_END)
-    after = np.searchsorted(ends, begins)
-    begins, after = begins[after < len(ends)], after[after < len(ends)]
-    woken = trace.events["c"][ends[after]] > 0
-    begins = begins[woken & _could_send(trace, begins)]
+    begins, returns = wakeups(trace, StepKind.TX_KICK, StepKind.WAKEUP_TX)
+    asking = _could_send(trace, begins)
+    begins, returns = begins[asking], returns[asking]
     if limit_ns is None or not len(begins):
         return 0, []
     taken = _taken(trace)
     disturbing = disturbances(trace)
-    answers = [answer(trace, int(row), taken, limit_ns, disturbing) for row in begins]
+    answers = [
+        answer(trace, int(row), taken, limit_ns, disturbing, int(returned))
+        for row, returned in zip(begins, returns, strict=True)
+    ]
     late = [int(row) for row, said in zip(begins, answers, strict=True) if said is Answer.LATE]
     return sum(said is not Answer.UNDECIDED for said in answers), late
 
