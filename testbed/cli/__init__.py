@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import sys
 import traceback
+from itertools import pairwise
 
 import click
 
@@ -54,12 +55,16 @@ def main() -> None:
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except Exception as error:  # noqa: BLE001 - Python's own end has status 1, which says that a rule is violated
-        sys.exit(report_error(_as_ours(error), as_json="--json" in _own_words()))
+        sys.exit(report_error(_as_ours(error), as_json=_asks_for_json(_own_words())))
 
 
 def _own_words() -> list[str]:
     """Return what stands on the command line for us; what follows ``--`` is for a program in the guest."""
     return sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+
+
+def _asks_for_json(words: list[str]) -> bool:
+    return bool({"--json", "--format=json"} & set(words)) or ("--format", "json") in pairwise(words)
 
 
 def _as_ours(error: Exception) -> TestbedError:

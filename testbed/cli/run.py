@@ -73,6 +73,7 @@ class _Seconds(click.FloatRange):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("--ktap", "as_ktap", is_flag=True, help="Print KTAP, which the kernel's test tools read.")
 @click.option("--mail", "as_mail", is_flag=True, help="Print a short text to paste into a mail.")
+@click.option("--format", "form", type=click.Choice(list(FORMATS)), help="The same by name.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep result, trace and logs in this directory.")
 @click.option("--pcap", is_flag=True, help="Record the wire in --out, both directions.")
 @click.option("--bisect", is_flag=True, help="Exit as `git bisect run` understands it.")
@@ -89,13 +90,14 @@ def command(  # noqa: PLR0913 - one parameter for each word of the command line
     as_json: bool,
     as_ktap: bool,
     as_mail: bool,
+    form: str | None,
     out: Path | None,
     pcap: bool,
     bisect: bool,
     **names: Any,
 ) -> None:
     """Run SCENARIO, a name of the library or a file, and judge the driver by the rules."""
-    printer = FORMATS[_format({"json": as_json, "ktap": as_ktap, "mail": as_mail})](runs)
+    printer = FORMATS[_format(form, {"json": as_json, "ktap": as_ktap, "mail": as_mail})](runs)
     if pcap and out is None:
         raise UsageError("--pcap records into the directory of --out, and there is none", "add --out DIR")
     order = Order(
@@ -128,12 +130,15 @@ def _run_one(request: Request, into: RunFiles | None, printer: RunPrinter, *, pc
     return done.result
 
 
-def _format(chosen: dict[str, bool]) -> str:
+def _format(form: str | None, chosen: dict[str, bool]) -> str:
     """Return the one format that was asked for.
 
     :raise UsageError: there are two.
     """
-    named = [name for name, asked in chosen.items() if asked]
+    named = {name: f"--{name}" for name, asked in chosen.items() if asked}
+    if form and form not in named:
+        named[form] = f"--format {form}"
     if len(named) > 1:
-        raise UsageError(f"--{named[0]} and --{named[1]} exclude each other", "choose one of them")
-    return named[0] if named else "terminal"
+        one, other, *_ = named.values()
+        raise UsageError(f"{one} and {other} exclude each other", "choose one of them")
+    return next(iter(named), "terminal")

@@ -312,6 +312,25 @@ def test_several_runs_are_one_document(testbed: CommandLine, verdicts: Callable[
 
 def test_two_formats_at_once_are_wrong_usage(testbed: CommandLine) -> None:
     assert_one_line(testbed(*RUN, "--ktap", "--json"), 2, "--json and --ktap exclude each other")
+    assert_one_line(
+        testbed(*RUN, "--ktap", "--format", "mail"), 2, "--ktap and --format mail exclude each other"
+    )
+
+
+def test_a_format_may_be_asked_for_by_name(testbed: CommandLine, verdicts: Callable[..., None]) -> None:
+    for name in ("json", "ktap", "mail"):
+        verdicts("pass", "pass")
+        assert testbed(*RUN, "--format", name).out == testbed(*RUN, f"--{name}").out
+    verdicts("pass")
+    assert json.loads(testbed(*RUN, "--format", "json", "--json").out)["verdict"] == "pass"
+
+
+@pytest.mark.parametrize("words", [("--json",), ("--format", "json"), ("--format=json",)])
+def test_wrong_usage_is_a_document_where_one_was_asked_for(
+    testbed: CommandLine, words: tuple[str, ...]
+) -> None:
+    said = testbed("run", "ring-full", "--nic", "none", *words)
+    assert (said.status, json.loads(said.out)["exit_status"]) == (2, 2)
 
 
 def test_ktap_has_a_point_for_each_run(testbed: CommandLine, verdicts: Callable[..., None]) -> None:
