@@ -49,7 +49,7 @@ class Save(_Question, frozen=True, tag="save"):
 
 
 class Load(_Question, frozen=True, tag="load"):
-    """Be the device that was saved."""
+    """Be the device that was saved, and stand still until Run."""
 
     state: bytes
 

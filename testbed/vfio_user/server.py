@@ -189,6 +189,8 @@ class Server:
                 self._state.restore_table(lambda error: self._answer(Answer(error=error)))
                 return None
             case Load():
+                self._loop.freeze()  # what it would do now it could not: it reaches no memory before its BARs are back
+                self.wire.serve()
                 self._state.load(self.device, question.state)
             case Plug():
                 self.device.plug(connected=question.connected)

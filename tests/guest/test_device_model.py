@@ -14,6 +14,7 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import ARP, Ether
 from scapy.sendrecv import sr1, srp1
 
+from testbed import nic
 from testbed.bench import QUICK
 from testbed.bench.model import measure_model
 from testbed.errors import GuestLost
@@ -76,6 +77,21 @@ def test_the_guest_finds_the_device_binds_its_driver_and_answers_a_ping(guest: G
     assert answer[ARP].hwsrc == GUEST_MAC
     assert echo is not None
     assert bytes(echo[ICMP].payload).startswith(b"testbed")
+
+
+def test_a_guest_with_our_eqos_answers_a_ping(toolchain: Toolchain) -> None:
+    payload = bytes(range(256)) * 4
+    with (
+        ready_guest(toolchain, resolve(), nic.get("stmmac"), shape_of(toolchain, "real")) as guest,
+        running(guest),
+        guest.machine.wire.scapy(),
+    ):
+        answer = arp()
+        echo = sr1(IP(dst=GUEST) / ICMP(id=7, seq=3) / payload, timeout=20, verbose=False)
+    assert answer is not None
+    assert answer[ARP].hwsrc == GUEST_MAC
+    assert echo is not None
+    assert bytes(echo[ICMP].payload) == payload
 
 
 def test_what_an_access_costs_and_an_idle_model_takes_is_measured(toolchain: Toolchain) -> None:

@@ -302,6 +302,18 @@ def test_a_device_is_saved_and_loaded(bench: Bench, tmp_path: Path) -> None:
     other.close()
 
 
+def test_a_loaded_device_stands_still_until_it_may_run(bench: Bench) -> None:
+    state = bench.ask(Save()).state
+    bench.ask(Load(state))
+    done = list[int]()
+    bench.device.host.call_at(0, lambda: done.append(1))
+    bench.turns()
+    assert done == []
+    bench.ask(Run())
+    bench.turns()
+    assert done == [1]
+
+
 @pytest.mark.parametrize("state", [b"", b"{}", b'{"device": "AAAA", "table": ""}'])
 def test_a_state_that_is_none_is_refused(bench: Bench, state: bytes) -> None:
     assert bench.ask(Load(state)).error
