@@ -11,7 +11,7 @@ from testbed.kernel import bootable
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from testbed.guest import Clock, Guest
@@ -38,9 +38,12 @@ def shape_of(toolchain: Toolchain, clock: Clock | None, *, vcpus: int = 1, termi
     )
 
 
-def blueprint_of(toolchain: Toolchain, kernel: Kernel, nic: Nic, shape: Shape) -> Blueprint:
+def blueprint_of(
+    toolchain: Toolchain, kernel: Kernel, nic: Nic, shape: Shape, later: Sequence[str] = ()
+) -> Blueprint:
     """Return what such a guest is made of, built when the cache lacks it.
 
+    :param later: modules that a step of the scenario loads.
     :raise TestbedError: kernel, image or a module cannot be built or read.
     """
     base = image.build(toolchain)
@@ -48,7 +51,7 @@ def blueprint_of(toolchain: Toolchain, kernel: Kernel, nic: Nic, shape: Shape) -
         shape=shape,
         nic=nic,
         kernel=bootable(kernel, toolchain),
-        initramfs=image.with_modules(base, kernel.module_closure(nic.modules)),
+        initramfs=image.with_modules(base, kernel.module_closure(nic.modules), kernel.module_closure(later)),
     )
 
 

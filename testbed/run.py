@@ -16,7 +16,7 @@ from testbed.guest import conduct, is_saved, restored, runtime_directory, save, 
 from testbed.preparation import blueprint_of, shape_of
 from testbed.result import KernelRecord, Result, Timings, TraceRecord, judge_run
 from testbed.rules import all_rules, binds, judge, load_waivers
-from testbed.scenario import compile_program, device_steps, fitted, required
+from testbed.scenario import compile_program, device_steps, fitted, modules_of, required
 from testbed.scenario.program import StepKind
 from testbed.scenario.steps import Inject, Link
 from testbed.trace import Trace, count, decode_events, sequence_digest, with_device_rows, with_splat_rows
@@ -149,7 +149,8 @@ def _supported(request: Request) -> Request:
 def _blueprint(request: Request, watch: _Watch) -> Blueprint:
     shape = shape_of(request.toolchain, request.clock, vcpus=request.scenario.settings.vcpus)
     watch.clock, watch.accelerator = shape.clock, shape.accelerator
-    return blueprint_of(request.toolchain, request.kernel, request.nic, shape)
+    later = modules_of(request.scenario)
+    return blueprint_of(request.toolchain, request.kernel, request.nic, shape, later)
 
 
 def _run_guest(request: Request, made: Blueprint, program: Program, directory: Path, watch: _Watch) -> Run:
@@ -223,8 +224,11 @@ def _check_begun(program: Program, outcome: Outcome, events: Events, console: st
         where = program.describe(outcome.end.steps_done)
         why = os.strerror(-outcome.end.error)
         step = outcome.end.steps_done
-        asked = step < program.first_step or program.steps["kind"][step] == StepKind.COALESCE
-        if -outcome.end.error in NOT_SUPPORTED and asked:
+        coalesce = program.steps["kind"][step] == StepKind.COALESCE
+        asked = step < program.first_step or coalesce
+        # A moderation that is longer than the device's registers have room for is an invalid argument.
+        refusals = NOT_SUPPORTED | {errno.EINVAL} if coalesce else NOT_SUPPORTED
+        if -outcome.end.error in refusals and asked:
             raise Unsupported(f"driver or kernel refuses {where}: {why}")
         raise GuestLost(f"{where} failed: {why}")
 

@@ -10,6 +10,7 @@
 /* boot.c: the guest before the first program */
 void boot_mount(void);
 void boot_load_modules(void);
+int boot_netconsole(bool on);
 void boot_interface(void);
 
 /* interface.c: the NIC under test */

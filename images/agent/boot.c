@@ -27,24 +27,60 @@ void boot_mount(void)
 	mount_at("sysfs", "/sys");
 }
 
-/* /modules/order names the modules in load order, one a line. */
+static int load_module(const char *name, const char *parameters)
+{
+	char path[300];
+	int file, error = 0;
+
+	snprintf(path, sizeof(path), "/modules/%s", name);
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return -errno;
+	if (syscall(SYS_finit_module, file, parameters, 0) && errno != EEXIST)
+		error = -errno;
+	close(file);
+	return error;
+}
+
+/*
+ * A file of the image names modules in load order, one a line; `parameters` are the last one's. Returns -errno, and in
+ * `name` the module that was refused.
+ */
+static int load_modules(const char *list, const char *parameters, char *name, int bytes)
+{
+	FILE *order = fopen(list, "re");
+	int error = 0;
+
+	if (!order)
+		return -ENOENT;
+	while (!error && fgets(name, bytes, order)) {
+		const int next = fgetc(order);
+
+		ungetc(next, order);
+		name[strcspn(name, "\n")] = 0;
+		error = load_module(name, next == EOF ? parameters : "");
+	}
+	fclose(order);
+	return error;
+}
+
 void boot_load_modules(void)
 {
-	FILE *order = fopen("/modules/order", "re");
-	char line[256], path[300];
+	char name[256];
+	const int error = load_modules("/modules/order", "", name, sizeof(name));
 
-	while (order && fgets(line, sizeof(line), order)) {
-		int file;
+	if (error && error != -ENOENT)
+		channel_fail("cannot load module %s: %s", name, strerror(-error));
+}
 
-		line[strcspn(line, "\n")] = 0;
-		snprintf(path, sizeof(path), "/modules/%s", line);
-		file = open(path, O_RDONLY | O_CLOEXEC);
-		if (file < 0 || (syscall(SYS_finit_module, file, "", 0) && errno != EEXIST))
-			channel_fail("cannot load module %s: %s", line, strerror(errno));
-		close(file);
-	}
-	if (order)
-		fclose(order);
+int boot_netconsole(bool on)
+{
+	char name[256], target[64];
+
+	if (!on)
+		return syscall(SYS_delete_module, "netconsole", O_NONBLOCK) ? -errno : 0;
+	snprintf(target, sizeof(target), "netconsole=@/%s,@192.0.2.1/ff:ff:ff:ff:ff:ff", interface_name);
+	return load_modules("/modules/later", target, name, sizeof(name));
 }
 
 void boot_interface(void)

@@ -199,6 +199,19 @@ int interface_set_irq_cpu(__u32 cpu, const __u8 marks[TB_MAX_IRQS])
 	return 0;
 }
 
+static int set_byte_queue_limits(__u64 bytes)
+{
+	int error = 0, queue;
+
+	for (queue = 0; !error; queue++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "queues/tx-%d/byte_queue_limits/limit_max", queue);
+		error = write_sysfs(name, bytes);
+	}
+	return queue > 1 && error == -ENOENT ? 0 : error;
+}
+
 int interface_set(enum tb_setting setting, __u64 value)
 {
 	switch (setting) {
@@ -206,6 +219,8 @@ int interface_set(enum tb_setting setting, __u64 value)
 		return write_sysfs("napi_defer_hard_irqs", value);
 	case TB_SET_GRO_FLUSH_TIMEOUT:
 		return write_sysfs("gro_flush_timeout", value);
+	case TB_SET_BYTE_QUEUE_LIMIT:
+		return set_byte_queue_limits(value);
 	}
 	return -EINVAL;
 }

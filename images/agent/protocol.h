@@ -128,6 +128,7 @@ enum tb_step_kind {
 	TB_STEP_LOG_LINE = 22,	/* a, b, c: up to 24 bytes of text for the kernel log */
 	TB_STEP_CPUS = 23,	/* a: the CPU of the agent, b: the CPU of the NIC's interrupts */
 	TB_STEP_INTERFACE = 24,	/* a: 1 up, 0 down */
+	TB_STEP_NETCONSOLE = 25, /* a: 1 sends the kernel log over the NIC under test, 0 no longer */
 	TB_STEP_FILE = 32,	/* count: bytes of the payload; a, b, c: path; queue: 1 to append to what is there */
 	TB_STEP_EXEC = 33,	/* run what TB_ARGUMENTS_PATH says; a: 1 on the terminal, 0 with its output as messages */
 };
@@ -136,7 +137,8 @@ enum tb_step_kind {
 #define TB_VERDICT_AT 30	    /* the first byte of the filling */
 
 enum tb_xdp_mode { TB_XDP_NATIVE = 0, TB_XDP_GENERIC = 1 };
-enum tb_setting { TB_SET_NAPI_DEFER_HARD_IRQS = 1, TB_SET_GRO_FLUSH_TIMEOUT = 2 };
+enum tb_setting { TB_SET_NAPI_DEFER_HARD_IRQS = 1, TB_SET_GRO_FLUSH_TIMEOUT = 2,
+	TB_SET_BYTE_QUEUE_LIMIT = 3 /* bytes in flight in each Tx queue */ };
 
 /* One line of a trace. Its place in the trace is its order in time, over all CPUs. */
 struct tb_event {

@@ -146,6 +146,11 @@ static int step_log_line(const struct tb_step *step)
 	return fclose(log) ? -errno : 0;
 }
 
+static int step_netconsole(const struct tb_step *step)
+{
+	return boot_netconsole(step->a);
+}
+
 static int step_cpus(const struct tb_step *step)
 {
 	cpu_set_t cpus;
@@ -195,6 +200,7 @@ static step_function *const functions[] = {
 	[TB_STEP_LOG_LINE] = step_log_line,
 	[TB_STEP_CPUS] = step_cpus,
 	[TB_STEP_INTERFACE] = step_interface,
+	[TB_STEP_NETCONSOLE] = step_netconsole,
 	[TB_STEP_FILE] = exec_store,
 	[TB_STEP_EXEC] = step_exec,
 };

@@ -78,14 +78,16 @@ def build(toolchain: Toolchain) -> Path:
     return build_once(cache_dir() / "images" / key(toolchain), fill, origin) / "initramfs.cpio"
 
 
-def with_modules(image: Path, modules: Sequence[Module]) -> Path:
+def with_modules(image: Path, modules: Sequence[Module], later: Sequence[Module] = ()) -> Path:
     """Return ``image`` followed by an archive of ``modules``, which the agent loads in this order.
 
+    :param later: those that only a step loads, in load order.
     :raise BuildError: the whole is larger than :data:`MAX_BYTES`.
     """
-    order = "".join(f"{module.name}.ko\n" for module in modules)
-    files = {f"modules/{module.name}.ko": (0o644, module.data) for module in modules}
-    files["modules/order"] = (0o644, order.encode())
+    files = {f"modules/{module.name}.ko": (0o644, module.data) for module in (*modules, *later)}
+    files["modules/order"] = (0o644, _order(modules))
+    if later:
+        files["modules/later"] = (0o644, _order(later))
     data = image.read_bytes() + archive(files)
     _check_size(len(data))
 
@@ -94,6 +96,10 @@ def with_modules(image: Path, modules: Sequence[Module]) -> Path:
 
     origin = Origin(f"with {', '.join(module.name for module in modules)}", (f"images/{image.parent.name}",))
     return build_once(cache_dir() / "images" / content_key(data), fill, origin) / "initramfs.cpio"
+
+
+def _order(modules: Sequence[Module]) -> bytes:
+    return "".join(f"{module.name}.ko\n" for module in modules).encode()
 
 
 def _check_size(size: int) -> None:

@@ -12,7 +12,7 @@ from testbed.scenario.jitter import jittered
 from testbed.scenario.model import Scenario, canonical_json
 from testbed.scenario.settings import SettingRow, Settings, settings_table
 from testbed.scenario.store import Entry, apply_settings, from_json, library, load, load_text, save
-from testbed.scenario.unroll import device_steps
+from testbed.scenario.unroll import device_steps, modules_of
 
 __all__ = [
     "Capability",
@@ -32,6 +32,7 @@ __all__ = [
     "library",
     "load",
     "load_text",
+    "modules_of",
     "required",
     "save",
     "settings_table",

@@ -45,6 +45,7 @@ class StepKind(enum.IntEnum):
     LOG_LINE = 22  # a, b, c: up to 24 bytes of text
     CPUS = 23  # a: the CPU of the agent, b: the CPU of the NIC's interrupts
     INTERFACE = 24  # a: 1 up, 0 down
+    NETCONSOLE = 25  # a: 1 sends the kernel log over the NIC under test, 0 no longer
     FILE = 32  # count: bytes of the mailbox's payload; a, b, c: path; queue: 1 to append
     EXEC = 33  # a: 1 on the terminal, 0 with its output as messages
 
@@ -79,3 +80,4 @@ class Setting(enum.IntEnum):
 
     NAPI_DEFER_HARD_IRQS = 1
     GRO_FLUSH_TIMEOUT = 2  # nanoseconds
+    BYTE_QUEUE_LIMIT = 3  # bytes in flight in each Tx queue

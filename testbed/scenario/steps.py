@@ -24,6 +24,7 @@ __all__ = [
     "HostStep",
     "Inject",
     "Link",
+    "Netconsole",
     "Record",
     "Repeat",
     "RxDrain",
@@ -135,12 +136,24 @@ class Set(Step, frozen=True, tag="set"):
     gro_flush_timeout: (
         Annotated[int, Meta(ge=0, le=10**9, description="nanoseconds between deferred polls, 0: off")] | None
     ) = None
+    byte_queue_limit: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=10**9,
+                description="bytes of the stack's in flight in a Tx queue; 1 stops it after each frame",
+            ),
+        ]
+        | None
+    ) = None
 
     def records(self) -> tuple[Record, ...]:
         """Return one SET per named knob, in the order of the fields."""
         knobs = (
             (Setting.NAPI_DEFER_HARD_IRQS, self.napi_defer_hard_irqs),
             (Setting.GRO_FLUSH_TIMEOUT, self.gro_flush_timeout),
+            (Setting.BYTE_QUEUE_LIMIT, self.byte_queue_limit),
         )
         return tuple(Record(StepKind.SET, a=knob, b=value) for knob, value in knobs if value is not None)
 
@@ -283,6 +296,20 @@ class LogLine(Step, frozen=True, tag="log_line"):
         return (Record(StepKind.LOG_LINE, 0, *words),)
 
 
+class Netconsole(Step, frozen=True, tag="netconsole"):
+    """Send the kernel's log over the NIC under test, as netconsole does, or no longer.
+
+    netpoll, which it sends with, polls every NAPI of the interface with a budget of 0 when a Tx queue is stopped.
+    """
+
+    bare: ClassVar[str] = "on"
+    on: Annotated[bool, Meta(description="true: each line of the log becomes a frame")]
+
+    def records(self) -> tuple[Record, ...]:
+        """Return one NETCONSOLE."""
+        return (Record(StepKind.NETCONSOLE, a=int(self.on)),)
+
+
 class Repeat(Step, frozen=True, tag="repeat"):
     """The same steps several times; the compiler writes them out."""
 
@@ -313,6 +340,7 @@ AnyStep: TypeAlias = (
     | Threaded
     | StackSend
     | LogLine
+    | Netconsole
     | Repeat
 )
 STEPS: dict[str, type[Step]] = {str(step.__struct_config__.tag): step for step in get_args(AnyStep)}

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from testbed.scenario.steps import DeviceStep, Inject, Repeat, Sleep, StackSend, Step, Tx, describe
+from testbed.scenario.steps import (
+    DeviceStep,
+    Inject,
+    Netconsole,
+    Repeat,
+    Sleep,
+    StackSend,
+    Step,
+    Tx,
+    describe,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from testbed.scenario.model import Scenario
 
-__all__ = ["Totals", "Unrolled", "device_steps", "totals", "unroll", "written"]
+__all__ = ["Totals", "Unrolled", "device_steps", "modules_of", "totals", "unroll", "written"]
 
 
 class Unrolled(NamedTuple):
@@ -30,6 +40,11 @@ class Unrolled(NamedTuple):
 def device_steps(scenario: Scenario) -> Iterator[DeviceStep]:
     """Yield each ``device`` step once, as it is written."""
     return (step for step in written(scenario.steps) if isinstance(step, DeviceStep))
+
+
+def modules_of(scenario: Scenario) -> tuple[str, ...]:
+    """Return the kernel modules that steps load, beside those of the NIC's driver."""
+    return ("netconsole",) if any(isinstance(step, Netconsole) for step in written(scenario.steps)) else ()
 
 
 def written(steps: tuple[Step, ...]) -> Iterator[Step]:

@@ -29,6 +29,7 @@ from testbed.scenario.steps import (
     CompDrain,
     Fill,
     Inject,
+    Netconsole,
     Repeat,
     RxDrain,
     Set,
@@ -39,7 +40,7 @@ from testbed.scenario.steps import (
     Wakeup,
 )
 from testbed.scenario.store import LIBRARY
-from testbed.scenario.unroll import totals, unroll
+from testbed.scenario.unroll import modules_of, totals, unroll
 
 EVERYTHING = """\
 name: everything
@@ -63,6 +64,8 @@ steps:
 - wakeup: tx
 - set: {napi_defer_hard_irqs: 2, gro_flush_timeout: 200000}
 - set: {gro_flush_timeout: 0}
+- set: {byte_queue_limit: 1}
+- netconsole: true
 - repeat:
     times: 2
     steps: [snapshot_rings]
@@ -91,8 +94,15 @@ def test_every_step_and_short_form_is_read() -> None:
         Wakeup("tx"),
         Set(2, 200000),
         Set(None, 0),
+        Set(None, None, 1),
+        Netconsole(on=True),
         Repeat(2, (SnapshotRings(),)),
     )
+
+
+def test_a_scenario_with_netconsole_needs_its_module() -> None:
+    assert modules_of(load_text(EVERYTHING, "f.yaml")) == ("netconsole",)
+    assert modules_of(load_text(EVERYTHING.replace("- netconsole: true\n", ""), "f.yaml")) == ()
 
 
 def test_the_program_is_what_protocol_h_says() -> None:
@@ -121,6 +131,8 @@ def test_the_program_is_what_protocol_h_says() -> None:
         (k.SET, 1, 0, Setting.NAPI_DEFER_HARD_IRQS, 2, 0),
         (k.SET, 1, 0, Setting.GRO_FLUSH_TIMEOUT, 200000, 0),
         (k.SET, 1, 0, Setting.GRO_FLUSH_TIMEOUT, 0, 0),
+        (k.SET, 1, 0, Setting.BYTE_QUEUE_LIMIT, 1, 0),
+        (k.NETCONSOLE, 1, 0, 1, 0, 0),
         (k.SNAPSHOT_RINGS, 1, 0, 0, 0, 0),
         (k.SNAPSHOT_RINGS, 1, 0, 0, 0, 0),
     ]
@@ -131,7 +143,7 @@ def test_the_program_is_what_protocol_h_says() -> None:
     assert program.describe(3) == "step 3: set-up: bind"
     assert program.describe(9) == "step 9: rx_drain all"
     assert program.describe(12) == "step 12: tx count=2 bytes=60"
-    assert program.describe(22) == "step 22: snapshot_rings (in repeat 2/2)"
+    assert program.describe(24) == "step 24: snapshot_rings (in repeat 2/2)"
 
 
 @pytest.mark.parametrize(
