@@ -99,6 +99,11 @@ void channel_stop_machine(void)
 	asm volatile("outb %b0, %w1" : : "a"(1), "Nd"(TB_STOP_PORT) : "memory");
 }
 
+static bool quiet_at(__u64 time_ns)
+{
+	return device_follows() || time_ns >= trace_last_irq_ns() + MODERATION_NS;
+}
+
 /*
  * QEMU's NICs hold their moderation timer while the machine is stopped and set it anew when it goes on, and whether the
  * clock leaps to it then hangs on the race below. It runs for about a millisecond at most after an interrupt, so stop
@@ -108,11 +113,11 @@ static __u64 quiet_ns(void)
 {
 	for (int tries = 0; tries < QUIET_TRIES; tries++) {
 		const __u64 now = clock_program_ns();
-		const __u64 quiet = trace_last_irq_ns() + MODERATION_NS;
+		const __u64 wait = trace_last_irq_ns() + MODERATION_NS - now;
 
-		if (now + ALARM_AHEAD_NS >= quiet)
+		if (quiet_at(now + ALARM_AHEAD_NS))
 			return now + ALARM_AHEAD_NS;
-		clock_sleep_until(now + (quiet - now + CLOCK_GRID_NS - 1) / CLOCK_GRID_NS * CLOCK_GRID_NS);
+		clock_sleep_until(now + (wait + CLOCK_GRID_NS - 1) / CLOCK_GRID_NS * CLOCK_GRID_NS);
 	}
 	return clock_program_ns() + ALARM_AHEAD_NS;
 }
@@ -121,8 +126,9 @@ static __u64 quiet_ns(void)
  * Stop the machine at a set time. Where QEMU counts instructions, two of its threads race when the machine stops: either
  * nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest, so the next
  * timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still differs, a few
- * instructions, is made up for until a set time. When an interrupt of the guest took that half microsecond, nothing is
- * stopped and the caller tries again; a guest that never leaves it is stopped all the same at the last try.
+ * instructions, is made up for until a set time. When an interrupt of the guest took that half microsecond, or the NIC's
+ * came since quiet_ns() chose the time, nothing is stopped and the caller tries again; a guest that never leaves it is
+ * stopped all the same at the last try.
  */
 static bool stop_at(__u64 expiry_ns, bool last)
 {
@@ -136,7 +142,7 @@ static bool stop_at(__u64 expiry_ns, bool last)
 		channel_fail("the timer of stops cannot be set: %s", strerror(errno));
 	clock_spin_until(expiry_ns - STOP_AHEAD_NS);
 	trace_tell_time(expiry_ns);
-	late = !last && clock_now_ns() > expiry_ns - STOP_AHEAD_NS / 2;
+	late = !last && (clock_now_ns() > expiry_ns - STOP_AHEAD_NS / 2 || !quiet_at(expiry_ns));
 	if (!late)
 		channel_stop_machine();
 	clock_spin_until(expiry_ns);

@@ -141,7 +141,9 @@ def test_a_full_cache_is_status_3_and_says_so(
     cache = PrivateCache(tmp_path / "cache")
     (cache.path / place).mkdir()
     prefix = mounted(f"mount -t tmpfs -o {options} tmpfs {cache.path / place}")
-    ended = cache.call("run", scenario, "--nic", "igb", "--json", prefix=prefix)
+    ended = cache.call(
+        "run", scenario, "--nic", "igb", "--clock", "real", "--json", prefix=prefix
+    )  # it boots sooner
     assert_one_line(ended, 3, "No space left on device")
     assert ended.document()["verdict"] == "broken"
     cache.assert_nothing_left()

@@ -84,7 +84,7 @@ def test_an_oops_in_a_poll_ends_the_run_at_once_and_is_named(
 
 
 def test_a_guest_that_hangs_in_boot_is_told_with_its_last_line(toolchain: Toolchain, tmp_path: Path) -> None:
-    made = blueprint_of(toolchain, resolve(), nic.get("igb"), shape_of(toolchain, "virtual"))
+    made = blueprint_of(toolchain, resolve(), nic.get("igb"), shape_of(toolchain, "real"))
     hanging = tmp_path / "initramfs.cpio"
     files = {
         "init": (0o755, b"#!/busybox sh\nwhile :; do :; done\n"),
@@ -105,7 +105,7 @@ def test_a_guest_that_hangs_in_boot_is_told_with_its_last_line(toolchain: Toolch
 
 
 def test_a_guest_without_init_is_told_by_its_panic(toolchain: Toolchain, tmp_path: Path) -> None:
-    made = blueprint_of(toolchain, resolve(), nic.get("igb"), shape_of(toolchain, "virtual"))
+    made = blueprint_of(toolchain, resolve(), nic.get("igb"), shape_of(toolchain, "real"))
     empty = tmp_path / "initramfs.cpio"
     empty.write_bytes(archive({"nothing": (0o644, b"")}))
     with (
@@ -118,7 +118,7 @@ def test_a_guest_without_init_is_told_by_its_panic(toolchain: Toolchain, tmp_pat
 
 
 def test_a_guest_whose_agent_cannot_go_on_is_told_in_its_words(toolchain: Toolchain) -> None:
-    made = blueprint_of(toolchain, resolve(), nic.get("igb"), shape_of(toolchain, "virtual"))
+    made = blueprint_of(toolchain, resolve(), nic.get("igb"), shape_of(toolchain, "real"))
     base = image.build(toolchain)
     bad = image.with_modules(base, [Module("no_module", b"not an ELF file")])
     with (

@@ -165,7 +165,12 @@ def boot(kernel: Kernel, changed: dict[str, Kernel], toolchain: Toolchain, direc
     qemu = [
         *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35,accel=tcg"),
         *("-cpu", "Nehalem", "-m", "256", "-kernel", str(image), "-initrd", str(initramfs)),
-        *("-append", "console=ttyS0 panic=-1 net.ifnames=0 tsc=reliable clocksource=tsc", "-serial", "stdio"),
+        *(
+            "-append",
+            "console=ttyS0 panic=-1 net.ifnames=0 tsc=reliable clocksource=tsc mitigations=off",
+            "-serial",
+            "stdio",
+        ),
         *(
             word
             for hub, nic in enumerate(NICS)

@@ -7,7 +7,7 @@
 // An interrupt between the two finds NAPI disabled and schedules nothing; nor does enabling NAPI. What it stood for
 // waits until the next interrupt.
 //
-// Out of sight: QEMU's igb receives nothing for half a second after each reset, so no interrupt falls into the window
+// The scenario jumbo shows it: when the MTU changes, the link's interrupt falls into the window.
 
 @interrupts_first@
 identifier up = {igb_up, __igb_open};
