@@ -51,8 +51,9 @@ def answer(
 
 
 def wakeups(trace: Trace, *kinds: StepKind) -> tuple[Rows, Rows]:
-    """Return the rows at which wakeups of some kinds began, and those at which they returned; the library skips a
-    wakeup where the flag is clear.
+    """Return the rows at which wakeups of some kinds began, and those at which they returned.
+
+    The agent leaves one out where need_wakeup is clear: then its step did nothing, and it is none.
     """
     begins, ends = trace.rows(Kind.STEP_BEGIN), trace.rows(Kind.STEP_END)
     begins = begins[np.isin(trace.events["a"][begins], kinds)]

@@ -167,9 +167,7 @@ def _refills_due(trace: Trace) -> list[int]:
     if not trace.flag("need_wakeup"):
         return [int(row) for row in given]
     asked = need_wakeup_at(trace, Ring.FILL, given) > 0
-    begins = trace.rows(Kind.STEP_BEGIN, a=StepKind.WAKEUP_RX)
-    ends = trace.rows(Kind.STEP_END)
-    woken = [int(row) for row in begins if any(trace.events["c"][ends[ends > row][:1]] > 0)]
+    woken = wakeups(trace, StepKind.WAKEUP_RX)[0].tolist()
     due = [int(row) for row in given[~asked]]
     for row in given[asked].tolist():
         due += [wakeup for wakeup in woken if wakeup > row][:1]

@@ -61,6 +61,14 @@ def test_buffers_come_from_the_pool_and_go_with_frames() -> None:
     assert at_end(available, START, went) == 12  # what was refused, dropped or copied for the stack came back
 
 
+def test_what_was_asked_of_a_trace_is_kept_and_cannot_be_changed() -> None:
+    one, other = trace_of(START), trace_of(START, poll(frames(1), work=1))
+    assert handed_over(one) is handed_over(one)
+    assert len(handed_over(other)) == len(handed_over(one)) + 1
+    with pytest.raises(ValueError, match="read-only"):
+        one.rows(Kind.FILL)[0] = 0
+
+
 @pytest.mark.parametrize(
     "binding",
     [
