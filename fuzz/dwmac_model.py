@@ -175,7 +175,7 @@ class Guest:
                 }.get(name, [0, 1, 2, 3])
             )
         try:
-            self.device.command(_DECODER.decode(msgspec.json.encode(words)))  # type: ignore[arg-type]
+            self.device.command(_DECODER.decode(msgspec.json.encode(words)))  # type: ignore[arg-type] # one of COMMANDS
         except msgspec.ValidationError:
             return
 

@@ -52,7 +52,7 @@ def campaign(begun: str, *growth: Growth, **changes: object) -> Summary:
         blocks=last.blocks,
         features=last.features,
         growth=list(growth),
-        **(fields | changes),  # type: ignore[arg-type]
+        **(fields | changes),  # type: ignore[arg-type] # fields of it
     )
 
 
