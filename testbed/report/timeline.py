@@ -123,8 +123,8 @@ def _draw(plot: figure, name: str, lane: Lane, series: Series, place: int, times
         name=name,
         marker="dash" if flat else "circle",
         angle=np.pi / 2 if flat else 0,
-        size=14 if flat else 4,
-        line_color=colour,
+        size=14 if flat else 5,
+        line_color=colour if flat else None,  # an outline takes as long to draw as all the rest of a circle
         fill_color=colour,
     )
     told = [("event", "@row"), ("at", "@x{0.000} us"), *((key, f"@{{{key}}}") for key in series.details)]

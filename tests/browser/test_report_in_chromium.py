@@ -46,6 +46,21 @@ SEEN = """() => {
     }];
   }));
 }"""
+# Of each lane the columns of pixels in which something is in colour.
+COLUMNS = """() => {
+  const views = [...Bokeh.index.query((view) => view.model.type === "Figure")];
+  return Object.fromEntries(views.map((plot) => {
+    const {width, height} = plot.canvas_view.primary.canvas;
+    const pixels = plot.canvas_view.primary.ctx.getImageData(0, 0, width, height).data;
+    const columns = new Set();
+    for (let at = 0; at < pixels.length; at += 4) {
+      const [r, g, b] = [pixels[at], pixels[at + 1], pixels[at + 2]];
+      if (pixels[at + 3] > 100 && Math.max(r, g, b) - Math.min(r, g, b) > 60) columns.add(at / 4 % width);
+    }
+    return [plot.model.title.text.split(":")[0], [...columns]];
+  }));
+}"""
+OPENED_LIMIT_S = 3.0
 SPAN = """() => {
   const range = Bokeh.documents.at(-1).get_model_by_name("time");
   return [range.start, range.end];
@@ -122,6 +137,32 @@ def test_every_lane_of_a_run_with_100000_events_holds_the_marks_of_the_trace(
         n for n, c in expected(large_run).items() if c
     }
     assert page.evaluate("document.documentElement.scrollWidth") <= 1000
+
+
+def test_a_large_run_opens_within_the_limit(browser, large_run, record_property) -> None:
+    """Time of the browser's processors, which others that share them do not change."""
+    window = browser.new_page(viewport={"width": 1000, "height": 900})
+    metrics = window.context.new_cdp_session(window)
+    metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
+    record_property("seconds", round(opened(window, large_run / "report.html"), 2))
+    measured = metrics.send("Performance.getMetrics")["metrics"]
+    spent = next(each["value"] for each in measured if each["name"] == "TaskDuration")
+    record_property("cpu_seconds", round(spent, 2))
+    window.close()
+    assert spent < OPENED_LIMIT_S
+
+
+def test_marks_that_are_left_out_change_no_column_of_pixels(page, large_run, tmp_path) -> None:
+    opened(page, large_run / "report.html")
+    thinned = page.evaluate(COLUMNS)
+    text = (large_run / "report.html").read_text()
+    assert text.count('\nthin("') == 2
+    (tmp_path / "all.html").write_text(text.replace('\nthin("', '\nvoid ("'))
+    opened(page, tmp_path / "all.html")
+    for lane, columns in page.evaluate(COLUMNS).items():
+        near = {column + aside for column in thinned[lane] for aside in (-1, 0, 1)}
+        assert set(columns) <= near
+        assert len(thinned[lane]) <= len(columns)
 
 
 def test_zooming_leaves_the_marks_of_that_time(page, large_run) -> None:
