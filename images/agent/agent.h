@@ -55,6 +55,7 @@ void clock_sleep_until(__u64 time_ns);
 void clock_sleep_ns(__u64 duration_ns);
 void clock_spin_until(__u64 time_ns);
 void clock_align(__u64 time_ns);
+void clock_hit(__u64 time_ns);
 void clock_realign(__u64 step_ns);
 
 /* memory.c: where a range of our memory lies in the guest's */

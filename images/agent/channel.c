@@ -18,7 +18,7 @@ struct mailbox {
 #define TICK_NS 1000000
 #define TICK_GUARD_NS 50000
 #define ALARM_AHEAD_NS 30000
-#define STOP_AHEAD_NS 500
+#define STOP_AHEAD_NS 600 /* reading the clock before and after leaves about half of it */
 #define MODERATION_NS 1100000
 #define QUIET_TRIES 10
 #define SETTLE_NS 50000
@@ -125,10 +125,10 @@ static __u64 quiet_ns(void)
 /*
  * Stop the machine at a set time. Where QEMU counts instructions, two of its threads race when the machine stops: either
  * nothing happens, or the virtual clock first leaps to the next timer. Both must lead to the same guest, so the next
- * timer is one of ours, half a microsecond ahead, and nothing is done until it has fired. What then still differs, a few
- * instructions, is made up for until a set time. When an interrupt of the guest took that half microsecond, or the NIC's
- * came since quiet_ns() chose the time, nothing is stopped and the caller tries again; a guest that never leaves it is
- * stopped all the same at the last try.
+ * timer is one of ours, the last instruction before the stop is always as far from it, and nothing is done until it has
+ * fired. What then still differs, a few instructions, is made up for until a set time. When an interrupt of the guest
+ * came in between, or the NIC's came since quiet_ns() chose the time, nothing is stopped and the caller tries again; a
+ * guest that never leaves it is stopped all the same at the last try.
  */
 static bool stop_at(__u64 expiry_ns, bool last)
 {
@@ -140,7 +140,7 @@ static bool stop_at(__u64 expiry_ns, bool last)
 	alarm.it_value.tv_nsec = expiry_ns % 1000000000;
 	if (timerfd_settime(alarm_timer, TFD_TIMER_ABSTIME, &alarm, NULL))
 		channel_fail("the timer of stops cannot be set: %s", strerror(errno));
-	clock_spin_until(expiry_ns - STOP_AHEAD_NS);
+	clock_hit(expiry_ns - STOP_AHEAD_NS);
 	trace_tell_time(expiry_ns);
 	late = !last && (clock_now_ns() > expiry_ns - STOP_AHEAD_NS / 2 || !quiet_at(expiry_ns));
 	if (!late)

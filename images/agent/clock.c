@@ -12,6 +12,7 @@
 #include "agent.h"
 
 #define ALIGN_AHEAD_NS 12000 /* more than waking up takes */
+#define HIT_AHEAD_NS 1000    /* more than reading the clock takes */
 
 static __u64 program_ns;
 static bool real; /* the host's time, and not counted instructions */
@@ -88,15 +89,26 @@ static void burn(__u64 left_ns)
 		     : "cc");
 }
 
-void clock_align(__u64 time_ns)
+static void burn_until(__u64 time_ns)
 {
-	__u64 left;
+	const __u64 left = time_ns - clock_now_ns();
 
-	clock_sleep_until(time_ns - ALIGN_AHEAD_NS);
-	left = time_ns - clock_now_ns();
 	if (left >= 8 && left <= ALIGN_AHEAD_NS) /* it is not, when the time is past or another task ran instead */
 		burn(left);
+}
+
+void clock_align(__u64 time_ns)
+{
+	clock_sleep_until(time_ns - ALIGN_AHEAD_NS);
+	burn_until(time_ns);
 	program_ns = time_ns;
+}
+
+/* As clock_align(), without sleeping and with the program's time left alone. */
+void clock_hit(__u64 time_ns)
+{
+	clock_spin_until(time_ns - HIT_AHEAD_NS);
+	burn_until(time_ns);
 }
 
 /* When the program's time is past, go on at one of the set times that follow it, so that small differences vanish. */

@@ -47,7 +47,7 @@ FINDINGS = {
     ("stmmac", "tx-stalled"): {"no-spin", "full-poll-justified"},
 }
 # docs/how-it-works.md, Determinism: an interrupt at a stop and the timer of the stop may come in either order.
-INEXACT = {("stmmac", "stack-only"), ("stmmac", "tx-only-deferred")}
+INEXACT = {("stmmac", "stack-only")}
 # Finding 9: the guest locks up, and a run of it lasts until the time limit. Finding 8: there is nothing to be judged.
 # netpoll asks for a longer moderation than stmmac takes.
 APART = {("stmmac", "threaded"), ("stmmac", "fill-starvation"), ("stmmac", "netpoll")}
