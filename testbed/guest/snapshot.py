@@ -50,10 +50,16 @@ class _Agent(msgspec.Struct):
 
 
 def _directory(toolchain: Toolchain, blueprint: Blueprint) -> Path:
-    unprobed = replace(blueprint, probe=None)
-    command = command_line(unprobed, Path("console"), Descriptors(0, 0, 0, 0), incoming=False)
+    kernel, initramfs = _in_cache(blueprint.kernel), _in_cache(blueprint.initramfs)
+    placeless = replace(blueprint, probe=None, kernel=kernel, initramfs=initramfs)
+    command = command_line(placeless, Path("console"), Descriptors(0, 0, 0, 0), incoming=False)
     model = model_sources(blueprint.nic.model) if blueprint.nic.model else []
     return cache_dir() / "snapshots" / content_key(toolchain.identity, *command, *model)
+
+
+def _in_cache(file: Path) -> Path:
+    """Return its path in the cache, so that snapshots outlive the cache's moving to another place."""
+    return file.relative_to(cache_dir()) if cache_dir() in file.parents else file
 
 
 def is_saved(toolchain: Toolchain, blueprint: Blueprint) -> bool:

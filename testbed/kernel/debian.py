@@ -67,7 +67,7 @@ def cached(name: str) -> Kernel | None:
         record = msgspec.json.decode((link / "kernel.json").read_bytes(), type=Record)
     except OSError:
         return None
-    here = link.resolve()
+    here = link.with_name(link.readlink().name)
     hold(here)
     headers = here / "src" / f"linux-headers-{record.release}"
     return Kernel(

@@ -12,10 +12,11 @@ from testbed.errors import BuildError
 from testbed.image.cpio import archive
 from testbed.kernel import Kernel, known_variants, resolve, with_variants
 from testbed.kernel.bootable import bootable
-from testbed.kernel.build import make_modules
+from testbed.kernel.build import ModuleFolder, build_modules, make_modules
 from testbed.kernel.variant import Variant, find_variant
 from testbed.toolchain import Toolchain, open_toolchain
 
+VARIANTS = Path(__file__).parent / "variants"
 BOOT_LIMIT_S = 240
 FOLDER = "drivers/net/ethernet/intel/igb"
 NICS = ("igb", "e1000e")
@@ -128,13 +129,16 @@ def test_a_variant_is_the_same_module_as_one_compiled_from_nothing(
 ) -> None:
     assert kernel.source
     assert kernel.headers
-    variant = find_variant("e1000e/stop-early")
-    tree = tmp_path / "e1000e"
-    shutil.copytree(kernel.source / "drivers/net/ethernet/intel/e1000e", tree)
-    variant.apply(toolchain, tree, "drivers/net/ethernet/intel/e1000e")
-    make_modules(kernel.headers, tree, toolchain)
-    toolchain.run(["strip", "--strip-debug", str(tree / "e1000e.ko")], write=[tree], timeout_s=60)
-    assert (tree / "e1000e.ko").read_bytes() == module_of(with_variants(kernel, [variant.name]), "e1000e")
+    variant = Variant("igbvf/polls-once", VARIANTS / "igbvf" / "polls-once.cocci")
+    folder = ModuleFolder(kernel.source, "drivers/net/ethernet/intel/igbvf")
+    built = build_modules(kernel, kernel.headers, folder, [variant], toolchain)
+    stock = build_modules(kernel, kernel.headers, folder, [], toolchain)
+    folder.copy(tmp_path / "igbvf")
+    variant.apply(toolchain, tmp_path / "igbvf", folder.path)
+    make_modules(kernel.headers, tmp_path / "igbvf", toolchain)
+    module = tmp_path / "igbvf" / "igbvf.ko"
+    toolchain.run(["strip", "--strip-debug", str(module)], write=[module.parent], timeout_s=60)
+    assert module.read_bytes() == built["igbvf"].read_bytes() != stock["igbvf"].read_bytes()
 
 
 def test_every_variant_loads_in_the_stock_kernel_and_binds(
