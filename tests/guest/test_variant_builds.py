@@ -13,7 +13,7 @@ from testbed.image.cpio import archive
 from testbed.kernel import Kernel, known_variants, resolve, with_variants
 from testbed.kernel.bootable import bootable
 from testbed.kernel.build import ModuleFolder, build_modules, make_modules
-from testbed.kernel.variant import Variant, find_variant
+from testbed.kernel.variant import Variant
 from testbed.toolchain import Toolchain, open_toolchain
 
 VARIANTS = Path(__file__).parent / "variants"
