@@ -133,9 +133,7 @@ def assert_right(ended: Ended) -> str:
     return digest
 
 
-def strike(
-    place: Place, moment: Moment, name: str, blow: Callable[[Victim], None], *options: str
-) -> Ended:
+def strike(place: Place, moment: Moment, name: str, blow: Callable[[Victim], None], *options: str) -> Ended:
     """Start a run, wait for a moment, deal the blow, and see that nothing is left; return how testbed ended."""
     (place.out / "wire.pcap").unlink(missing_ok=True)
     with place.cache.started(*words(place), *options) as victim:
