@@ -7,6 +7,7 @@ import random
 import re
 import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,20 +15,26 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from testbed import nic as nics
 from testbed.cli.changes import KernelOptions
 from testbed.cli.manual import manual
 from testbed.cli.setup import shown_progress
-from testbed.errors import UsageError
+from testbed.errors import HostError, UsageError
 from testbed.fuzzing.campaign import Campaign, plant
+from testbed.fuzzing.crew import Processes
 from testbed.fuzzing.explain import explain, read_input
 from testbed.fuzzing.input_model import decode
 from testbed.fuzzing.records import keep_campaign
 from testbed.fuzzing.session import Seen
 from testbed.fuzzing.worker import Task, request_for
+from testbed.kernel import parse
 from testbed.result import SCHEMA_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from testbed.fuzzing.campaign import Growth, Summary
+    from testbed.fuzzing.crew import Crew
     from testbed.fuzzing.worker import Word
 
 __all__ = ["command"]
@@ -53,6 +60,7 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
     epilog=manual(
         "testbed fuzz --nic igb --time 10m --corpus igb",
         "testbed fuzz --nic igb --kernel tree:linux --seeds library --jobs 2",
+        "testbed fuzz --nic igb --time 8h --cluster tcp://head:8786",
         "testbed fuzz --explain input",
         _0="no finding repeats",
         _1="the corpus holds a finding that repeats",
@@ -62,7 +70,12 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @click.option(
     "--time", "seconds", callback=_duration, default="10m", help="How long: 30s, 10m, 8h; 10m by default."
 )
-@click.option("--jobs", type=click.IntRange(1, 64), default=1, help="Workers over the one corpus.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 1000),
+    help="Workers over the one corpus; 1 by default, on a cluster one for each core that its workers declare.",
+)
+@click.option("--cluster", metavar="ADDRESS", help="Fuzz on the workers of this Dask scheduler.")
 @click.option(
     "--corpus", type=click.Path(path_type=Path), help="What was learnt, and findings; fuzz-NIC by default."
 )
@@ -88,7 +101,8 @@ def command(  # noqa: PLR0913 - one parameter for each word of the command line
     nic: str | None,
     kernel: str,
     seconds: float,
-    jobs: int,
+    jobs: int | None,
+    cluster: str | None,
     corpus: Path | None,
     seeds: str,
     seed: int | None,
@@ -105,9 +119,7 @@ def command(  # noqa: PLR0913 - one parameter for each word of the command line
         return
     if nic is None:
         raise UsageError("expected --nic or --explain, seen neither", "see testbed fuzz --help")
-    _check_memory(jobs)
-    with shown_progress() as progress:
-        request_for(nic, kernel, progress)  # names, and whatever has to be built, before any worker starts
+    _check(nic, kernel, None if cluster else jobs or 1)
     directory = (corpus or Path(f"fuzz-{nic}")).absolute()
     count = plant(directory, seeds)
     click.echo(f"testbed: {count} inputs in {directory}", err=True)
@@ -120,13 +132,51 @@ def command(  # noqa: PLR0913 - one parameter for each word of the command line
         seed=seed or random.randrange(1, 2**31),  # noqa: S311 - nothing secret
         coverage=not no_coverage,
     )
-    with Campaign(task, directory, jobs) as campaign:
+    with (
+        _on_cluster(cluster, task, directory, jobs) if cluster else _here(directory, jobs) as (crew, workers)
+    ):
+        campaign = Campaign(task, directory, workers, crew)
         summary = campaign.run(_Shown(as_json=as_json), partial(keep_campaign, directory))
     if as_json:
         click.echo(msgspec.json.encode({"schema_version": SCHEMA_VERSION, **msgspec.structs.asdict(summary)}))
     else:
         _print(summary, directory)
     sys.exit(1 if any(finding.confirmed for finding in summary.findings) else 0)
+
+
+def _check(nic: str, kernel: str, jobs: int | None) -> None:
+    """See that names are known; on this machine also build what has to be, before any worker starts.
+
+    :param jobs: workers on this machine; None when others do the work, who build what they need.
+    """
+    if jobs is None:
+        nics.get(nic)
+        parse(kernel)
+        return
+    _check_memory(jobs)
+    with shown_progress() as progress:
+        request_for(nic, kernel, progress)
+
+
+@contextmanager
+def _here(directory: Path, jobs: int | None) -> Iterator[tuple[Crew, int]]:
+    """Lend a crew on this machine, and how many work in it."""
+    with Processes(directory) as crew:
+        yield crew, jobs or 1
+
+
+@contextmanager
+def _on_cluster(address: str, task: Task, directory: Path, jobs: int | None) -> Iterator[tuple[Crew, int]]:
+    """Lend a crew on a cluster, and how many work in it.
+
+    :raise HostError: Dask is missing; or as of :func:`testbed.fuzzing.cluster.shares_on`.
+    """
+    try:
+        from testbed.fuzzing.cluster import shares_on
+    except ImportError as error:
+        raise HostError(f"--cluster needs Dask: {error}", "pip install 'testbed[cluster]'") from error
+    with shares_on(address, task, directory) as crew:
+        yield crew, jobs or crew.cores
 
 
 def _check_memory(jobs: int) -> None:

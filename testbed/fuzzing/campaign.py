@@ -5,7 +5,7 @@ Layout of the corpus::
     inputs/SHA1      an input, named by its content; any number of processes and machines may add to it
     findings/        see testbed.fuzzing.findings
     campaigns/       see testbed.fuzzing.records
-    worker-N.log     what libFuzzer said
+    worker-N.log     what libFuzzer said, of workers on this machine
 
 Whatever ends a campaign, the next one goes on from what lies there. A worker that dies is started anew.
 """
@@ -16,28 +16,27 @@ import datetime as dt
 import hashlib
 import os
 import queue
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from testbed.errors import HostError, Unsupported, UsageError
+from testbed.fuzzing.crew import Ended
 from testbed.fuzzing.findings import Finding, all_findings
 from testbed.fuzzing.input_model import encode, nearest
 from testbed.fuzzing.session import Seen, Status
-from testbed.fuzzing.worker import Failed, Task, Word
+from testbed.fuzzing.worker import Failed
 from testbed.run_directory import explained
 from testbed.scenario import library, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
+
+    from testbed.fuzzing.crew import Crew
+    from testbed.fuzzing.worker import Task, Word
 
 __all__ = ["Campaign", "Growth", "Summary", "plant"]
 
@@ -110,69 +109,53 @@ def _files(seeds: str) -> list[Path]:
     return found
 
 
-@dataclass
-class _Worker:
-    """A process, and what it said last."""
-
-    process: subprocess.Popen[bytes]
-    status: Status = field(default_factory=Status)
-
-
 class Campaign:
-    """Workers; as a context manager it ends them with the context.
+    """Workers of a crew over one corpus.
 
     :param task: what the first worker does; the others have further seeds.
-    :raise HostError: a worker cannot be started.
     """
 
-    def __init__(self, task: Task, corpus: Path, jobs: int) -> None:
-        self._task, self._corpus, self._jobs = task, corpus, jobs
+    def __init__(self, task: Task, corpus: Path, jobs: int, crew: Crew) -> None:
+        self._task, self._corpus, self._jobs, self._crew = task, corpus, jobs, crew
         self._begun = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         self._begun_s = time.monotonic()
-        self._words: queue.Queue[tuple[int, Word | None]] = queue.Queue()
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[int, Status] = {}  # those that run, and what each said last
         self._past: list[Status] = []  # of workers that ended
         self._seen: Counter[str] = Counter()
         self._growth: list[Growth] = []
         self._deaths = 0
         self._barren = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for worker in self._workers.values():
-            worker.process.kill()  # its guests die with it
-        for worker in self._workers.values():
-            worker.process.wait()
-
     def run(self, show: Callable[[Growth, Word], None], keep: Callable[[Summary], None]) -> Summary:
         """Fuzz until the time is over.
 
         :param show: told how far all are, and what a worker said.
-        :param keep: given what the campaign has come to, each time that it has grown, and at its end.
+        :param keep: given what the campaign has come to, each time that it has grown, and however it ends.
         :raise TestbedError: a worker cannot go on.
         """
+        try:
+            self._listen(show, keep)
+        finally:
+            summary = self._summary()
+            keep(summary)
+        return summary
+
+    def _listen(self, show: Callable[[Growth, Word], None], keep: Callable[[Summary], None]) -> None:
         for number in range(self._jobs):
             self._start(number)
         while self._workers:
             try:
-                number, word = self._words.get(timeout=max(0.1, self._left_s + GRACE_S))
+                number, word = self._crew.heard.get(timeout=max(0.1, self._left_s + GRACE_S))
             except queue.Empty:
-                break
-            if word is None:
-                self._ended(number)
+                return
+            if isinstance(word, Ended):
+                self._ended(number, word)
                 continue
             self._take(number, word)
             points = len(self._growth)
             show(self._grown(), word)
             if len(self._growth) > points:
                 keep(self._summary())
-        summary = self._summary()
-        keep(summary)
-        return summary
 
     @property
     def _left_s(self) -> float:
@@ -184,30 +167,13 @@ class Campaign:
             seed=self._task.seed + number + self._jobs * self._deaths,
             seconds=max(self._left_s, 0.1),
         )
-        argv = [sys.executable, "-m", "testbed.fuzzing.worker", msgspec.json.encode(task).decode()]
-        with explained(self._corpus), (self._corpus / f"worker-{number}.log").open("wb") as log:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=self._corpus,
-                start_new_session=True,  # Ctrl-C is ours
-            )
-        self._workers[number] = _Worker(process)
-        threading.Thread(target=self._listen, args=(number, process), daemon=True).start()
-
-    def _listen(self, number: int, process: subprocess.Popen[bytes]) -> None:
-        with process:
-            for line in process.stdout or ():
-                if line.endswith(b"\n"):
-                    self._words.put((number, msgspec.json.decode(line, type=Word)))
-        self._words.put((number, None))
+        self._workers[number] = Status()
+        self._crew.start(number, task)
 
     def _take(self, number: int, word: Word) -> None:
         match word:
             case Status():
-                self._workers[number].status = word
+                self._workers[number] = word
                 self._barren = 0 if word.executions else self._barren
             case Seen():
                 self._seen[word.name] += 1
@@ -215,34 +181,30 @@ class Campaign:
                 failed = Unsupported if word.exit_status == Unsupported.exit_status else HostError
                 raise failed(word.message)
 
-    def _ended(self, number: int) -> None:
+    def _ended(self, number: int, end: Ended) -> None:
         """Start a worker anew that died before its time."""
-        worker = self._workers.pop(number)
-        worker.process.wait()
-        self._past.append(worker.status)
-        if worker.process.returncode == 0 or self._left_s <= 0:
+        self._past.append(self._workers.pop(number))
+        if end.whole or self._left_s <= 0:
             return
         self._deaths += 1
         self._barren += 1
         if self._barren > MOST_DEATHS:
-            log = (self._corpus / f"worker-{number}.log").read_text(errors="replace")
-            last = (log.strip().splitlines() or ["nothing"])[-1]
             raise HostError(
-                f"workers die before they run an input; the last one said: {last}",
+                f"workers die before they run an input; the last one said: {end.last}",
                 f"see worker-{number}.log in {self._corpus}",
             )
         self._start(number)
 
     def _all(self) -> list[Status]:
-        return [*self._past, *(worker.status for worker in self._workers.values())]
+        return [*self._past, *self._workers.values()]
 
     def _grown(self) -> Growth:
         statuses = self._all()
         now = Growth(
             round(time.monotonic() - self._begun_s, 1),
             sum(status.executions for status in statuses),
-            max(status.blocks for status in statuses),
-            max(status.features for status in statuses),
+            max((status.blocks for status in statuses), default=0),
+            max((status.features for status in statuses), default=0),
         )
         if not self._growth or now.seconds >= 1.1 * self._growth[-1].seconds + 1:
             self._growth.append(now)

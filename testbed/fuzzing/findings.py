@@ -78,14 +78,16 @@ def keep(
     name: str,
     tries: list[tuple[Scenario, int]],
     data: bytes,
+    home: Path,
 ) -> Finding:
     """Run the scenarios until one repeats every time, and write the finding; whole, or not at all.
 
     :param tries: scenarios and of how many inputs each is made, the likeliest first; the last one is kept when none
         repeats.
+    :param home: the directory in which it will lie in the end, which may be on another machine.
     """
     kernel = request.kernel.asked
-    order = Order(scenario=str(directory / name / "scenario.yaml"), nic=request.nic.name, kernel=kernel)
+    order = Order(scenario=str(home / name / "scenario.yaml"), nic=request.nic.name, kernel=kernel)
     done, repeated, used = _repeat(replace(request, reproduce=order.command()), rule.id, tries)
     finding = Finding(
         name=name,

@@ -75,12 +75,17 @@ class _Living:
 class Session:
     """The state of a worker.
 
+    :param findings: the directory that gets them.
     :param tell: given each :class:`Status` and :class:`Seen`.
+    :param home: where findings will lie in the end, if elsewhere.
     :raise TestbedError: the guest or its plugin cannot be made.
     """
 
-    def __init__(self, request: Request, findings: str, tell: Callable[[Status | Seen], None]) -> None:
+    def __init__(
+        self, request: Request, findings: str, tell: Callable[[Status | Seen], None], home: str = ""
+    ) -> None:
         self._request, self.findings, self._tell = request, Path(findings), tell
+        self._home = Path(home or findings)
         self._blueprint = blueprint_of(
             request.toolchain, request.kernel, request.nic, shape_of(request.toolchain, "virtual")
         )
@@ -167,7 +172,7 @@ class Session:
             if not (self.findings / name).exists():
                 since = time.monotonic()
                 tries = _scenarios(living.life.base, living.life.inputs, name)
-                finding = keep(self.findings, self._request, rule, name, tries, data)
+                finding = keep(self.findings, self._request, rule, name, tries, data, self._home)
                 spent = self.status.confirming_s + time.monotonic() - since
                 self.status = msgspec.structs.replace(self.status, confirming_s=round(spent, 1))
             self._tell(Seen(name, finding))

@@ -37,6 +37,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is to do.
 
     :param inputs: the corpus. :param findings: where findings are kept.
+    :param home: where findings will lie in the end, if elsewhere.
     :param seconds: how long. :param seed: of libFuzzer's random numbers.
     :param coverage: whether libFuzzer is told what the guest reached.
     """
@@ -48,6 +49,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     seed: int
     coverage: bool = True
+    home: str = ""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -90,7 +92,7 @@ def _fuzz(task: Task) -> None:
         raise HostError(
             "fuzzing needs Atheris, which is not installed", "pip install 'testbed[fuzz]'"
         ) from error
-    session = Session(request_for(task.nic, task.kernel), task.findings, _tell)
+    session = Session(request_for(task.nic, task.kernel), task.findings, _tell, task.home)
 
     def one(data: bytes) -> None:
         if time.monotonic() > deadline:

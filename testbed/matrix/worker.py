@@ -1,8 +1,4 @@
-"""What a worker of a cluster does for a matrix.
-
-Only bytes cross the network, so that a testbed of another version can be told apart before anything is made of them.
-The functions here are called by Dask, by name, in processes that `dask worker` started.
-"""
+"""What a worker of a cluster does for a matrix; Dask calls :func:`perform` there, by name."""
 
 from __future__ import annotations
 
@@ -13,34 +9,17 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from testbed.errors import HostError, TestbedError, UsageError
+from testbed.cluster.facts import refusal
+from testbed.errors import HostError, TestbedError
 from testbed.guest import probe
-from testbed.kernel import parse
-from testbed.kernel.debian import cached
 from testbed.matrix.places import place_of
 from testbed.order import Order
 from testbed.result import Result
 from testbed.run import run
 from testbed.scenario import from_json
 from testbed.toolchain import open_toolchain
-from testbed.version import identity
 
-__all__ = ["Facts", "Job", "Reply", "facts", "perform"]
-
-
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is.
-
-    :param testbed: :func:`testbed.version.identity` there.
-    :param toolchain: the content id of its QEMU and compilers.
-    :param kernels: the package of each kernel that was asked for; empty where it is not in the worker's cache yet.
-    :param error: why it cannot run anything.
-    """
-
-    testbed: str
-    toolchain: str = ""
-    kernels: dict[str, str] = msgspec.field(default_factory=dict)
-    error: str = ""
+__all__ = ["Job", "Reply", "perform"]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,37 +58,14 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     console: str = ""
 
 
-def facts(kernels: list[str]) -> bytes:
-    """Return the :class:`Facts` of this machine.
-
-    :param kernels: bases of KERNELs.
-    """
-    try:
-        toolchain = open_toolchain().identity
-        held = {name: kernel.package if (kernel := cached(name)) else "" for name in kernels}
-    except TestbedError as error:
-        return msgspec.json.encode(Facts(testbed=identity(), error=str(error)))
-    return msgspec.json.encode(Facts(testbed=identity(), toolchain=toolchain, kernels=held))
-
-
 def perform(data: bytes) -> bytes:
     """Do a :class:`Job` and return a :class:`Reply`."""
-    sender = msgspec.json.decode(data, type=_Sender).testbed
-    if sender != identity():
-        return msgspec.msgpack.encode(Reply(refused=f"has testbed {identity()}, this is {sender}"))
-    return msgspec.msgpack.encode(_done(msgspec.json.decode(data, type=Job)))
-
-
-class _Sender(msgspec.Struct):
-    testbed: str
+    refused = refusal(data)
+    reply = Reply(refused=refused) if refused else _done(msgspec.json.decode(data, type=Job))
+    return msgspec.msgpack.encode(reply)
 
 
 def _done(job: Job) -> Reply:
-    try:
-        if parse(job.kernel).contents != job.contents:
-            return Reply(refused=f"has other files behind {job.kernel}")
-    except UsageError as error:
-        return Reply(refused=f"lacks a file: {error.message}")
     try:
         if job.order.clock == "real":
             _check_kvm()

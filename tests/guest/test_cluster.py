@@ -1,29 +1,33 @@
-"""``testbed matrix --cluster`` with a real scheduler and two workers: what one leaves when it dies, the other does."""
+"""A matrix and a campaign on a real scheduler and two workers: what one leaves when it dies, the other does."""
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from dask_processes import DaskCluster
 
+from testbed.cluster import workers
 from testbed.errors import HostError
+from testbed.fuzzing.records import load_campaigns
 from testbed.guest import probe
-from testbed.matrix import Product, cluster, orders
+from testbed.matrix import Product, orders
 from testbed.matrix.cluster import run_on_cluster
 from testbed.recorded import load_several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+    from dask_processes import Worker
     from victims import Cache
 
     from testbed.run import Run
     from testbed.toolchain import Toolchain
 
+SEEDS = 2
 SCENARIOS = ("stack-only", "rx-steady", "tx-only")
 GONE_LIMIT_S = 10.0
 
@@ -65,7 +69,7 @@ def test_the_runs_of_a_worker_that_dies_are_done_by_another_and_are_as_local_one
 def test_a_matrix_ends_when_nobody_is_left_who_could_run_it(
     dask: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "ALONE_LIMIT_S", 1.0)
+    monkeypatch.setattr(workers, "ALONE_LIMIT_S", 1.0)
     last = dask.worker("last", "cores=1")
     with ThreadPoolExecutor(1) as pool:
         work = orders(Product(nics=("igb",), scenarios=("stack-only",)))
@@ -89,6 +93,46 @@ def test_a_worker_that_declares_kvm_must_have_it(
     else:
         assert (done.status, kept.result.verdict, kept.result.error) == (3, "broken", done.error)
         assert "declares kvm, and there KVM does not work" in done.error
+
+
+def fuzzing(worker: Worker) -> list[set[str]]:
+    """Return the inputs that each process which fuzzes on behalf of a worker has at hand."""
+    commands = worker.started().items()
+    folders = [Path(f"/proc/{pid}/cwd/inputs") for pid, command in commands if "fuzzing.worker" in command]
+    return [{file.name for file in folder.iterdir()} for folder in folders if folder.exists()]
+
+
+def test_a_worker_that_dies_leaves_its_share_of_a_campaign_and_its_inputs_to_the_other(
+    cache: Cache, dask: DaskCluster, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "corpus"
+    first = dask.worker("one-core", "cores=1")
+    task = ("--nic", "igb", "--time", "2m", "--jobs", "2", "--seed", "1", "--corpus", corpus)
+    with cache.started("fuzz", *task, "--cluster", dask.address) as campaign:
+
+        def inputs() -> set[str]:
+            return {file.name for file in (corpus / "inputs").glob("[!.]*")}
+
+        campaign.wait_for(lambda: len(inputs()) > SEEDS, "an input of the first worker came back")
+        second = dask.worker("two-cores", "cores=2", threads=2)
+        campaign.wait_for(lambda: len(fuzzing(second)) == 1, "the second worker has the other share")
+        first.kill()
+        merged = inputs()
+        campaign.wait_for(
+            lambda: len(have := fuzzing(second)) == 2 and all(merged <= each for each in have),
+            "the second worker has both shares and all inputs",
+        )
+        campaign.wait_for(lambda: inputs() > merged, "an input of the second worker came back")
+        campaign.interrupt()
+        assert campaign.end().status == 130
+    (kept,) = load_campaigns(corpus)
+    assert (kept.jobs, kept.deaths) == (2, 1)
+    assert kept.executions > 0
+    deadline = time.monotonic() + GONE_LIMIT_S
+    while any(left := (first.started(), fuzzing(second))):
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        time.sleep(0.05)
+    second.kill()
 
 
 def test_a_matrix_ends_when_the_scheduler_goes_away(dask: DaskCluster, tmp_path: Path) -> None:

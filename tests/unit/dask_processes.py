@@ -82,14 +82,22 @@ class DaskCluster:
     ) -> None:
         self._stack.close()
 
-    def worker(self, name: str, resources: str = "", **environment: str) -> Worker:
-        """Return a worker that has joined; it does one thing at a time.
+    def worker(self, name: str, resources: str = "", threads: int = 1, **environment: str) -> Worker:
+        """Return a worker that has joined.
 
         :param resources: as after --resources.
+        :param threads: how many things it does at a time.
         """
         mark = f"{self._directory.name}-{name}"
         options = ("--resources", resources) if resources else ()
-        local = ("--local-directory", self._directory, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+        local = (
+            "--local-directory",
+            self._directory,
+            "--nthreads",
+            str(threads),
+            "--no-nanny",
+            "--no-dashboard",
+        )
         process = self._start("worker", self.address, "--name", name, *local, *options,
                               **{MARK: mark}, **environment)  # fmt: skip
         deadline = time.monotonic() + LIMIT_S

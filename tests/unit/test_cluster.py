@@ -1,4 +1,4 @@
-"""A matrix on a cluster before anything runs: who answers, what workers have, which testbed they are."""
+"""A cluster before anything runs: who answers, what workers have, which testbed they are."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dask_processes import DaskCluster
 
 import testbed
 from testbed.cli import matrix as command
+from testbed.cluster import workers
 from testbed.errors import HostError, TestbedError, UsageError
 from testbed.kernel import parse
-from testbed.matrix import cluster
 from testbed.matrix.cluster import needs_of
 from testbed.matrix.worker import Reply, perform
 from testbed.order import Order
@@ -36,7 +36,7 @@ def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "ANSWER_LIMIT_S", 1.0)
+    monkeypatch.setattr(workers, "ANSWER_LIMIT_S", 1.0)
 
 
 def refusal(address: str, *words: str) -> TestbedError:
@@ -97,12 +97,8 @@ def test_a_worker_with_another_testbed_is_refused_with_both_versions(
 
 
 def test_a_worker_with_a_testbed_of_before_clusters_is_refused(dask: DaskCluster, tmp_path: Path) -> None:
-    (tmp_path / "testbed" / "matrix").mkdir(parents=True)
-    for module in (
-        "__init__",
-        "matrix/__init__",
-        "matrix/cluster",
-    ):  # an editable install would find the rest
+    (tmp_path / "testbed" / "cluster").mkdir(parents=True)
+    for module in ("__init__", "cluster/__init__"):  # an editable install would find the rest
         (tmp_path / "testbed" / f"{module}.py").touch()
     with dask.joined("older", "cores=1", PYTHONPATH=str(tmp_path)):
         assert f"has no testbed like {identity()}" in str(refusal(dask.address))
@@ -117,8 +113,8 @@ def test_a_worker_that_was_not_set_up_is_refused_with_its_remedy(dask: DaskClust
 
 def test_workers_that_differ_in_a_kernel_are_both_named() -> None:
     with pytest.raises(HostError, match=r"differ in debian:trixie: a has linux 1, b has linux 2"):
-        cluster.check_alike("debian:trixie", {"a": "linux 1", "b": "linux 2"})
-    cluster.check_alike("debian:trixie", {"a": "linux 1", "b": "", "c": "linux 1"})
+        workers.check_alike("debian:trixie", {"a": "linux 1", "b": "linux 2"})
+    workers.check_alike("debian:trixie", {"a": "linux 1", "b": "", "c": "linux 1"})
 
 
 def test_real_time_needs_kvm_and_a_core_for_each_cpu() -> None:
