@@ -12,6 +12,8 @@
 
 PYTHON ?= python3
 TESTBED_GUESTS ?= 2
+# Of pytest-xdist; one more than the cores, for tests wait now and then.
+WORKERS := 3
 VENV := .venv
 
 # What the host must have: the same names as testbed/toolchain/host.py gives in its remedies.
@@ -38,8 +40,8 @@ test: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/pytest tests/unit -n 2
-	$(VENV)/bin/pytest tests/guest -n $(TESTBED_GUESTS)
+	$(VENV)/bin/pytest tests/unit -n $(WORKERS)
+	$(VENV)/bin/pytest tests/guest -n $(WORKERS) --guests $(TESTBED_GUESTS)
 
 test-report: $(VENV)/installed
 	$(MAKE) --no-print-directory host HOST_PACKAGES=chromium
