@@ -102,7 +102,7 @@ void ledger_violation(__u32 chunk, enum tb_ledger what, __u64 sequence);
 
 /* xsk.c: the AF_XDP socket. All return a number of entries or -errno. */
 int xsk_umem(__u32 chunks, __u32 chunk_bytes, __u32 fill_entries, __u32 completion_entries);
-int xsk_bind(__u32 queue, __u16 flags, __u32 rx_entries, __u32 tx_entries);
+int xsk_bind(__u32 queue, __u16 flags, __u32 rx_entries, __u32 tx_entries, __u32 busy_budget);
 int xsk_close(void);
 int xsk_fill(__u32 count);
 int xsk_rx_drain(__u32 count);

@@ -108,21 +108,23 @@ enum tb_step_kind {
 	TB_STEP_UMEM = 2,	/* count: chunks, a: chunk bytes, b: FILL entries, c: COMPLETION entries */
 	TB_STEP_XDP_ATTACH = 3, /* a: enum xdp_action, b: enum tb_xdp_mode */
 	TB_STEP_XDP_DETACH = 4,
-	TB_STEP_BIND = 5,   /* queue; a: XDP_ZEROCOPY | XDP_COPY | XDP_USE_NEED_WAKEUP, b: RX, c: TX entries */
+	TB_STEP_BIND = 5,   /* queue; a: XDP_ZEROCOPY | XDP_COPY | XDP_USE_NEED_WAKEUP, b: RX, c: TX entries;
+			       count: the budget with which the socket polls busily, 0: it does not */
 	TB_STEP_UNBIND = 6,
 	TB_STEP_FILL = 7,	/* count */
 	TB_STEP_RX_DRAIN = 8,	/* count */
 	TB_STEP_TX = 9,		/* count; a: frame bytes */
 	TB_STEP_TX_KICK = 10,	/* sendto(), whatever need_wakeup says */
 	TB_STEP_COMP_DRAIN = 11, /* count */
-	TB_STEP_WAKEUP_RX = 12,	/* recvfrom() when FILL asks for it (need_wakeup) */
-	TB_STEP_WAKEUP_TX = 13,	/* sendto() when TX asks for it (need_wakeup) */
+	TB_STEP_WAKEUP_RX = 12,	/* recvfrom() when FILL asks for it (need_wakeup), or the socket polls busily */
+	TB_STEP_WAKEUP_TX = 13,	/* sendto() when TX asks for it (need_wakeup), or the socket polls busily */
 	TB_STEP_SLEEP = 14,	/* a: microseconds */
 	TB_STEP_SET = 15,	/* a: enum tb_setting, b: value */
 	TB_STEP_SNAPSHOT_RINGS = 16,
 	TB_STEP_HOST = 17, /* a barrier; a: the action's number; b: 1 when frames come */
 	TB_STEP_MTU = 18,	/* a: bytes */
-	TB_STEP_COALESCE = 19,	/* a: rx-usecs, b: tx-usecs; c: tx-frames and 1, 0: as they are */
+	TB_STEP_COALESCE = 19,	/* a: rx-usecs, b: tx-usecs; c: tx-frames and 1, 0: as they are;
+				   count: 1 when the driver may be given less, down to nothing */
 	TB_STEP_THREADED = 20,	/* a: 1 when NAPI is polled by threads of its own */
 	TB_STEP_STACK_SEND = 21, /* count; a: frame bytes; numbered frames through the stack (AF_PACKET) */
 	TB_STEP_LOG_LINE = 22,	/* a, b, c: up to 24 bytes of text for the kernel log */
@@ -140,12 +142,18 @@ enum tb_xdp_mode { TB_XDP_NATIVE = 0, TB_XDP_GENERIC = 1 };
 enum tb_setting { TB_SET_NAPI_DEFER_HARD_IRQS = 1, TB_SET_GRO_FLUSH_TIMEOUT = 2,
 	TB_SET_BYTE_QUEUE_LIMIT = 3 /* bytes in flight in each Tx queue */ };
 
+/* What the observer says of a NAPI beside the numbers of an event. */
+enum tb_flag {
+	TB_FLAG_MISSED = 1, /* COMPLETE: when it was called, the NAPI had been scheduled again, and knew it (MISSED) */
+	TB_FLAG_BUSY = 2,   /* POLL: in the middle of busy polling; its last poll, which ends it, has none */
+};
+
 /* One line of a trace. Its place in the trace is its order in time, over all CPUs. */
 struct tb_event {
 	__u64 time_ns; /* CLOCK_MONOTONIC of the guest */
 	__u16 kind;
 	__u8 cpu;
-	__u8 flags;
+	__u8 flags; /* enum tb_flag */
 	__u32 subject;
 	__s32 a;
 	__s32 b;
@@ -165,6 +173,7 @@ enum tb_event_kind {
 	TB_EV_XDP_STATISTICS = 9, /* subject: field of struct xdp_statistics, c: value */
 	TB_EV_OWNERS = 10,     /* subject: enum tb_owner, c: chunks */
 	TB_EV_INTERFACE = 11,  /* subject: enum tb_counter, c: value */
+	TB_EV_NAPI_ID = 12,    /* subject: what a socket that polls busily would poll (SO_INCOMING_NAPI_ID), 0: nothing */
 	/* observer */
 	TB_EV_IRQ = 32,	     /* subject: irq of a queue vector of the NIC under test */
 	TB_EV_SCHEDULE = 33, /* subject: napi_id */

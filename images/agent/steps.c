@@ -44,7 +44,7 @@ static int step_xdp_detach(const struct tb_step *step)
 
 static int step_bind(const struct tb_step *step)
 {
-	return settled(xsk_bind(step->queue, step->a, step->b, step->c));
+	return settled(xsk_bind(step->queue, step->a, step->b, step->c, step->count));
 }
 
 static int step_unbind(const struct tb_step *step)
@@ -121,8 +121,16 @@ static int step_mtu(const struct tb_step *step)
 static int step_coalesce(const struct tb_step *step)
 {
 	const __u32 tx_frames = step->c - 1;
+	int error;
 
-	return settled(interface_set_coalesce(step->a, step->b, step->c ? &tx_frames : NULL));
+	/* What a driver has not at all, or not as much of, it says before it changes anything. */
+	for (__u32 rx = step->a, tx = step->b;; rx /= 2, tx /= 2) {
+		error = interface_set_coalesce(rx, tx, step->c ? &tx_frames : NULL);
+		if (!step->count || (error != -EINVAL && error != -EOPNOTSUPP))
+			return settled(error);
+		if (!rx && !tx)
+			return 0;
+	}
 }
 
 static int step_threaded(const struct tb_step *step)

@@ -17,6 +17,7 @@
 #define SOL_XDP 283
 #endif
 
+#define BUSY_POLL_US 20 /* each call polls once, however long this is: it must only not be 0 */
 #define REBIND_TRIES 200 /* the old pool of a queue is released by a worker: EBUSY until then */
 
 struct ring {
@@ -31,6 +32,7 @@ struct ring {
 
 static int fd = -1;
 static __u32 bound_queue;
+static bool busy; /* sendto() and recvfrom() poll the NIC, whether a flag asks for it or not */
 static __u8 *umem;
 static size_t umem_bytes;
 static __u32 chunk_size;
@@ -100,6 +102,7 @@ int xsk_close(void)
 	if (umem)
 		munmap(umem, umem_bytes);
 	fd = -1;
+	busy = false;
 	umem = NULL;
 	ledger_close();
 	return 0;
@@ -161,7 +164,20 @@ static int bind_queue(__u32 queue, __u16 flags)
 	return -EBUSY;
 }
 
-int xsk_bind(__u32 queue, __u16 flags, __u32 rx_entries, __u32 tx_entries)
+/* As Documentation/networking/napi.rst has it: the budget is of each poll, and the interrupt is to stay masked meanwhile. */
+static int poll_busily(int budget)
+{
+	const int prefer = 1, duration_us = BUSY_POLL_US;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &prefer, sizeof(prefer)) ||
+	    setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &duration_us, sizeof(duration_us)) ||
+	    setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL_BUDGET, &budget, sizeof(budget)))
+		return -errno;
+	busy = true;
+	return 0;
+}
+
+int xsk_bind(__u32 queue, __u16 flags, __u32 rx_entries, __u32 tx_entries, __u32 busy_budget)
 {
 	struct xdp_mmap_offsets offsets;
 	int error;
@@ -173,7 +189,7 @@ int xsk_bind(__u32 queue, __u16 flags, __u32 rx_entries, __u32 tx_entries)
 	    (error = get_offsets(&offsets)) ||
 	    (error = map_ring(TB_RING_RX, rx_entries, &offsets.rx, XDP_PGOFF_RX_RING, sizeof(struct xdp_desc))) ||
 	    (error = map_ring(TB_RING_TX, tx_entries, &offsets.tx, XDP_PGOFF_TX_RING, sizeof(struct xdp_desc))) ||
-	    (error = bind_queue(queue, flags)))
+	    (error = bind_queue(queue, flags)) || (busy_budget && (error = poll_busily(busy_budget))))
 		return error;
 	bound_queue = queue;
 	return trace_add_socket(queue, fd);
@@ -312,14 +328,25 @@ int xsk_kick_tx(void)
 
 int xsk_wakeup_rx(void)
 {
-	if (!asks_for_wakeup(&rings[TB_RING_FILL]))
+	if (!busy && !asks_for_wakeup(&rings[TB_RING_FILL]))
 		return 0;
 	return wakeup_result(recvfrom(fd, NULL, 0, MSG_DONTWAIT, NULL, NULL));
 }
 
 int xsk_wakeup_tx(void)
 {
-	return asks_for_wakeup(&rings[TB_RING_TX]) ? xsk_kick_tx() : 0;
+	return busy || asks_for_wakeup(&rings[TB_RING_TX]) ? xsk_kick_tx() : 0;
+}
+
+static int record_napi_id(void)
+{
+	__u32 napi_id = 0;
+	socklen_t bytes = sizeof(napi_id);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_NAPI_ID, &napi_id, &bytes))
+		return -errno;
+	trace_record(TB_EV_NAPI_ID, napi_id, 0, 0, 0);
+	return 0;
 }
 
 int xsk_snapshot(void)
@@ -343,5 +370,5 @@ int xsk_snapshot(void)
 	for (__u32 i = 0; i < bytes / sizeof(__u64); i++)
 		trace_record(TB_EV_XDP_STATISTICS, i, 0, 0, fields[i]);
 	ledger_report(used(&rings[TB_RING_FILL]));
-	return 0;
+	return busy ? record_napi_id() : 0;
 }

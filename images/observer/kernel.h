@@ -26,6 +26,9 @@ struct napi_struct {
 	struct hrtimer timer;
 } __core;
 
+/* Bits of napi_struct.state, whose enumeration in linux/netdevice.h has no name that CO-RE could find it by. */
+#define NAPIF_MISSED (1u << 1)
+#define NAPIF_IN_BUSY_POLL (1u << 6)
 
 struct xsk_buff_pool {
 	struct net_device *netdev;

@@ -16,6 +16,7 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define TB_MAX_EVENTS 262144
 #define TB_MAX_FRAME_BYTES 9216
+#define TB_MAX_CPUS 64
 
 /* Shared with the agent through mmap. */
 struct {
@@ -25,6 +26,7 @@ struct {
 	__s32 ifindex; /* the NIC under test */
 	__u32 verdict; /* enum xdp_action for numbered frames */
 	__u8 queue_irq[TB_MAX_IRQS];
+	__u8 missed[TB_MAX_CPUS]; /* whether the completion that runs there was called with MISSED set */
 } control SEC(".bss");
 
 struct {
@@ -42,7 +44,7 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
-static __always_inline void record(__u16 kind, __u32 subject, __s32 a, __s32 b, __u64 c)
+static __always_inline void record_flagged(__u16 kind, __u8 flags, __u32 subject, __s32 a, __s32 b, __u64 c)
 {
 	struct tb_event *event;
 	__u32 row;
@@ -58,11 +60,16 @@ static __always_inline void record(__u16 kind, __u32 subject, __s32 a, __s32 b, 
 	event->time_ns = control.position.now_ns = bpf_ktime_get_ns();
 	event->kind = kind;
 	event->cpu = bpf_get_smp_processor_id();
-	event->flags = 0;
+	event->flags = flags;
 	event->subject = subject;
 	event->a = a;
 	event->b = b;
 	event->c = c;
+}
+
+static __always_inline void record(__u16 kind, __u32 subject, __s32 a, __s32 b, __u64 c)
+{
+	record_flagged(kind, 0, subject, a, b, c);
 }
 
 static __always_inline bool watched(const struct napi_struct *napi)
@@ -102,15 +109,27 @@ SEC("tp_btf/napi_poll")
 int BPF_PROG(on_poll, struct napi_struct *napi, int work, int budget)
 {
 	if (watched(napi))
-		record(TB_EV_POLL, napi->napi_id, work, budget, 0);
+		record_flagged(TB_EV_POLL, napi->state & NAPIF_IN_BUSY_POLL ? TB_FLAG_BUSY : 0, napi->napi_id, work,
+			       budget, 0);
 	return 0;
 }
 
+/* The mark is gone when the function returns; where one completion is interrupted, it is by none of the same CPU. */
+SEC("fentry/napi_complete_done")
+int BPF_PROG(on_completing, struct napi_struct *napi)
+{
+	control.missed[bpf_get_smp_processor_id() % TB_MAX_CPUS] = !!(napi->state & NAPIF_MISSED);
+	return 0;
+}
+
+/* What a function returns as a bool is one byte: what lies above it in the register is anything. */
 SEC("fexit/napi_complete_done")
-int BPF_PROG(on_complete, struct napi_struct *napi, int work_done, bool returned)
+int BPF_PROG(on_complete, struct napi_struct *napi, int work_done, __u8 returned)
 {
 	if (watched(napi))
-		record(TB_EV_COMPLETE, napi->napi_id, work_done, returned, 0);
+		record_flagged(TB_EV_COMPLETE,
+			       control.missed[bpf_get_smp_processor_id() % TB_MAX_CPUS] ? TB_FLAG_MISSED : 0,
+			       napi->napi_id, work_done, returned, 0);
 	return 0;
 }
 
@@ -274,7 +293,7 @@ int BPF_PROG(on_tx_taken, struct xsk_buff_pool *pool, __u32 most, __u32 taken)
 }
 
 SEC("fexit/xsk_tx_peek_desc")
-int BPF_PROG(on_tx_peeked, struct xsk_buff_pool *pool, void *descriptor, bool taken)
+int BPF_PROG(on_tx_peeked, struct xsk_buff_pool *pool, void *descriptor, __u8 taken)
 {
 	return pooled(pool, TB_EV_XSK_TX_TAKEN, taken, 1);
 }

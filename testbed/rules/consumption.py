@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["bounded_consumption", "full_poll_justified", "idle_reports_zero"]
 
 _NAPI = "Documentation/networking/napi.rst, Driver API"
-#: Drivers bound the frames that they clean up in a poll, none of them by less.
+#: Drivers bound the frames that they clean up in a poll, or what they report of it: none by less than the budget, if
+#: that is below this.
 _LEAST_TX_LIMIT = 64
 
 
@@ -132,7 +133,9 @@ def full_poll_justified(trace: Trace) -> Finding:
     judged = polls.full & polls.whole & ~polls.reconfigured
     if not judged.any():
         return not_exercised("no poll returned its whole budget")
-    reasons = (polls.count(handed_over(trace)) >= polls.budget) | (_cleaned(trace) >= _LEAST_TX_LIMIT)
+    reasons = (polls.count(handed_over(trace)) >= polls.budget) | (
+        _cleaned(trace) >= polls.budget.clip(max=_LEAST_TX_LIMIT)
+    )
     reasons |= polls.count(np.sort(np.concatenate([refills_short(trace), _tx_remains(trace)]))) > 0
     reasons |= polls.count(_without_memory(trace)) > 0
     groundless = np.flatnonzero(judged & ~reasons)

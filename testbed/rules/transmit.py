@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Rows = npt.NDArray[np.intp]
 
-__all__ = ["tx_liveness", "tx_need_wakeup"]
+__all__ = ["could_send", "entries_taken", "tx_liveness", "tx_need_wakeup"]
 
 _AF_XDP = "Documentation/networking/af_xdp.rst, XDP_USE_NEED_WAKEUP bind flag"
 _FREE_SLOTS = 16
@@ -65,11 +65,11 @@ def _kicks(trace: Trace) -> tuple[int, list[int]]:
     """Return how many wakeups with something to send were decided, and the rows of those not answered."""
     limit_ns = wakeup_limit_ns(trace)
     begins, returns = wakeups(trace, StepKind.TX_KICK, StepKind.WAKEUP_TX)
-    asking = _could_send(trace, begins)
+    asking = could_send(trace, begins)
     begins, returns = begins[asking], returns[asking]
     if limit_ns is None or not len(begins):
         return 0, []
-    taken = _taken(trace)
+    taken = entries_taken(trace)
     disturbing = disturbances(trace)
     answers = [
         answer(trace, int(row), taken, limit_ns, disturbing, int(returned))
@@ -87,7 +87,7 @@ def _abandoned(trace: Trace) -> tuple[int, list[int]]:
     left = _last_serving(trace)
     chosen = np.flatnonzero((left >= 0) & (polls.completes > 0) & ~polls.reconfigured)
     # What user space submitted behind the driver's last look is for its next wakeup.
-    chosen = chosen[_could_send(trace, left[chosen] + 1)]
+    chosen = chosen[could_send(trace, left[chosen] + 1)]
     idle = len(chosen)
     if trace.flag("need_wakeup"):
         chosen = chosen[need_wakeup_at(trace, Ring.TX, polls.row[chosen]) == 0]
@@ -101,12 +101,13 @@ def _late(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
     limit_ns = wakeup_limit_ns(trace)
     if limit_ns is None:
         return np.zeros(rows.shape, dtype=np.bool_)
-    taken, disturbing = _taken(trace), disturbances(trace)
+    taken, disturbing = entries_taken(trace), disturbances(trace)
     answers = [answer(trace, int(row), taken, limit_ns, disturbing) for row in rows]
     return np.array([said is Answer.LATE for said in answers], dtype=np.bool_)
 
 
-def _could_send(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
+def could_send(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
+    """Say for each row whether there were entries to send, room for them in the NIC's ring, and a link."""
     able: npt.NDArray[np.bool_] = (sendable(trace, rows) > 0) & (free_tx_slots(trace, rows) >= _FREE_SLOTS)
     carrier = trace.rows(Kind.CARRIER)
     up = np.concatenate([[True], trace.events["a"][carrier] == 1])
@@ -114,7 +115,8 @@ def _could_send(trace: Trace, rows: Rows) -> npt.NDArray[np.bool_]:
     return able
 
 
-def _taken(trace: Trace) -> Rows:
+def entries_taken(trace: Trace) -> Rows:
+    """Return the rows, ascending, at which the driver took entries from the TX ring."""
     rows = trace.rows(Kind.XSK_TX_TAKEN)
     return rows[trace.field("a", rows) > 0]
 

@@ -157,4 +157,6 @@ def _bind(settings: Settings) -> Record:
     flags = BindFlags.ZEROCOPY if settings.mode == "zerocopy" else BindFlags.COPY
     if settings.need_wakeup:
         flags |= BindFlags.USE_NEED_WAKEUP
-    return Record(StepKind.BIND, a=flags, b=settings.rx_entries, c=settings.tx_entries)
+    return Record(
+        StepKind.BIND, count=settings.busy_poll, a=flags, b=settings.rx_entries, c=settings.tx_entries
+    )

@@ -25,7 +25,7 @@ class StepKind(enum.IntEnum):
     UMEM = 2  # count: chunks; a: bytes of a chunk, b: FILL entries, c: COMPLETION entries
     XDP_ATTACH = 3  # a: Verdict (enum xdp_action), b: XdpMode
     XDP_DETACH = 4
-    BIND = 5  # queue; a: BindFlags, b: RX entries, c: TX entries
+    BIND = 5  # queue; a: BindFlags, b: RX entries, c: TX entries; count: budget of busy polling, 0: none
     UNBIND = 6
     FILL = 7  # count
     RX_DRAIN = 8  # count
@@ -39,7 +39,7 @@ class StepKind(enum.IntEnum):
     SNAPSHOT_RINGS = 16
     HOST = 17  # a barrier; a: number of the host's action; b: 1 when frames come
     MTU = 18  # a: bytes
-    COALESCE = 19  # a: rx-usecs, b: tx-usecs; c: tx-frames and 1, 0: as they are
+    COALESCE = 19  # a: rx-usecs, b: tx-usecs; c: tx-frames and 1, 0: as they are; count: 1: or less
     THREADED = 20  # a: 1 when NAPI is polled by threads of its own
     STACK_SEND = 21  # count; a: frame bytes
     LOG_LINE = 22  # a, b, c: up to 24 bytes of text

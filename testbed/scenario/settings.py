@@ -33,6 +33,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Literal["zerocopy", "copy", "none"], Meta(description="how the socket is bound; none: there is none")
     ] = "zerocopy"
     need_wakeup: Annotated[bool, Meta(description="bind with XDP_USE_NEED_WAKEUP")] = True
+    busy_poll: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=64,
+            description="with which budget each wakeup polls the NIC itself (SO_PREFER_BUSY_POLL); 0: none does",
+        ),
+    ] = 0
     queue: Annotated[int, Meta(ge=0, le=63, description="queue of the NIC that the socket is bound to")] = 0
     verdict: Annotated[
         Literal["redirect", "pass", "drop", "tx", "by_frame"],

@@ -105,7 +105,7 @@ class CompDrain(Step, frozen=True, tag="comp_drain"):
 
 
 class Wakeup(Step, frozen=True, tag="wakeup"):
-    """Wake the kernel where the ring's need_wakeup flag asks for it."""
+    """Wake the kernel where the ring's need_wakeup flag asks for it, or the socket polls busily."""
 
     bare: ClassVar[str] = "side"
     needs_socket: ClassVar[bool] = True
@@ -250,11 +250,15 @@ class Coalesce(Step, frozen=True, tag="coalesce"):
         ]
         | None
     ) = None
+    at_most: Annotated[
+        bool,
+        Meta(description="true: a half, a quarter and so on of the microseconds, down to none, is enough"),
+    ] = False
 
     def records(self) -> tuple[Record, ...]:
         """Return one COALESCE."""
         frames = 0 if self.tx_frames is None else self.tx_frames + 1
-        return (Record(StepKind.COALESCE, a=self.rx_usecs, b=self.tx_usecs, c=frames),)
+        return (Record(StepKind.COALESCE, int(self.at_most), a=self.rx_usecs, b=self.tx_usecs, c=frames),)
 
 
 class Threaded(Step, frozen=True, tag="threaded"):

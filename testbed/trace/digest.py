@@ -23,6 +23,7 @@ _NAPI_KINDS = (
     Kind.DISABLE,
     Kind.DISABLED,
     Kind.ENABLE,
+    Kind.NAPI_ID,
 )
 
 _ADDRESSED = (Kind.RX_DONE, Kind.TX_DONE)  # what a device did with a buffer: c is where that lies

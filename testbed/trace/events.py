@@ -12,7 +12,7 @@ import numpy as np
 
 from testbed.vfio_user.events import DeviceEvent
 
-__all__ = ["EVENT", "Counter", "Kind", "Ledger", "Owner", "Ring", "XdpStatistics"]
+__all__ = ["EVENT", "Counter", "Flag", "Kind", "Ledger", "Owner", "Ring", "XdpStatistics"]
 
 EVENT = np.dtype(
     [
@@ -42,6 +42,7 @@ class Kind(enum.IntEnum):
     XDP_STATISTICS = 9  # XdpStatistics; -; -; value
     OWNERS = 10  # Owner; -; -; chunks
     INTERFACE = 11  # Counter; -; -; value
+    NAPI_ID = 12  # what a socket that polls busily would poll; 0: nothing
     IRQ = 32  # irq of a queue vector
     SCHEDULE = 33  # napi_id
     POLL = 34  # napi_id; work; budget; written when the poll returned
@@ -73,6 +74,13 @@ class Kind(enum.IntEnum):
     LINK = DeviceEvent.LINK
     DROPPED = DeviceEvent.DROPPED
     COMMAND = DeviceEvent.COMMAND
+
+
+class Flag(enum.IntFlag):
+    """What the observer says of a NAPI in ``flags``."""
+
+    MISSED = 1  # COMPLETE: it was called when the NAPI had been scheduled again, and marked so
+    BUSY = 2  # POLL: in the middle of busy polling; the last poll, which ends it, has none
 
 
 class Ledger(enum.IntEnum):

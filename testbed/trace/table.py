@@ -38,8 +38,8 @@ class Trace:
     :param log: the kernel log's lines of this run; None when it was not captured.
     :param settings: the scenario's settings by their names. Rules read ``mode`` ("zerocopy", "copy" or
         "none"; or ``zero_copy``, bool), ``xdp_mode`` ("native", also when absent, or "generic"),
-        ``need_wakeup`` and ``busy_poll`` (bool, absent is False), ``umem_chunks`` and ``rx_ring`` (int,
-        absent is unknown).
+        ``need_wakeup`` (bool, absent is False), ``busy_poll`` (int, the budget; absent is 0), ``umem_chunks`` and
+        ``rx_ring`` (int, absent is unknown).
     :param kernel: major and minor of the kernel's release.
     :param driver: the driver bound to the NIC under test; waivers name it.
     :param nic: the NIC's name in the registry.

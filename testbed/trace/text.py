@@ -7,7 +7,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from testbed.scenario.program import StepKind, Verdict
-from testbed.trace.events import Counter, Kind, Ledger, Owner, Ring, XdpStatistics
+from testbed.trace.events import Counter, Flag, Kind, Ledger, Owner, Ring, XdpStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,6 +64,7 @@ _FIELDS: dict[Kind, tuple[_Field, ...]] = {
     Kind.RING: (("ring", "subject", Ring), ("producer", "a", None), ("consumer", "b", None)),
     Kind.XDP_STATISTICS: (("field", "subject", XdpStatistics), ("value", "c", None)),
     Kind.OWNERS: (("owner", "subject", Owner), ("chunks", "c", None)),
+    Kind.NAPI_ID: (_NAPI,),
     Kind.INTERFACE: (("counter", "subject", Counter), ("value", "c", None)),
     Kind.IRQ: (("irq", "subject", None),),
     Kind.SCHEDULE: (_NAPI,),
@@ -121,6 +122,7 @@ def _described(event: np.void) -> tuple[str, str]:
     if kind == Kind.RING:
         packed = int(event["c"])
         texts += [f"entries={packed & 0xFFFFFFFF}", f"need_wakeup={packed >> 32}"]
+    texts += [flag.name.lower() for flag in Flag(int(event["flags"])) if flag.name]
     return kind.name, " ".join(texts)
 
 

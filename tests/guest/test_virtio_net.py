@@ -35,6 +35,16 @@ def test_what_the_program_sends_back_from_a_zero_copy_queue_is_lost(seen: Callab
     assert "frames to be sent back that never left: 400" in rule.message
 
 
+def test_a_socket_that_polls_busily_receives_and_does_not_send(seen: Callable[..., Run]) -> None:
+    receiving, sending = (
+        seen(name, nic=NIC).result.rule("busy-poll-polls") for name in ("busy-poll-rx", "busy-poll-tx")
+    )
+    assert receiving
+    assert sending
+    assert receiving.outcome == "hold"
+    assert (sending.outcome, sending.observed) == ("violated", 10)  # docs/findings.md, 11
+
+
 def test_moderation_that_the_driver_has_not_is_unsupported(run_scenario: RunScenario) -> None:
     result = run_scenario("coalesce", nic=NIC).result
     assert (result.verdict, result.exit_status()) == ("unsupported", 4)

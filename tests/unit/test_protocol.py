@@ -28,6 +28,7 @@ ENUMS: dict[str, Iterable[IntEnum]] = {
     "TB_SET_": program.Setting,
     "TB_XDP_": program.XdpMode,
     "TB_EV_": [kind for kind in events.Kind if kind < events.Kind.RX_DONE],  # the guest's
+    "TB_FLAG_": events.Flag,
     "TB_LEDGER_": events.Ledger,
     "TB_OWNER_": events.Owner,
     "TB_RING_": events.Ring,

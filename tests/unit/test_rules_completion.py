@@ -294,7 +294,11 @@ def test_a_small_budget_needs_few_frames() -> None:
         assert (
             outcome("full-poll-justified", trace_of(full(foreign(budget), budget=budget))).outcome == "hold"
         )
+        assert (
+            outcome("full-poll-justified", trace_of(full(tx_done(budget), budget=budget))).outcome == "hold"
+        )
     assert outcome("full-poll-justified", trace_of(full(foreign(7), budget=8))).outcome == "violated"
+    assert outcome("full-poll-justified", trace_of(full(tx_done(7), budget=8))).outcome == "violated"
 
 
 def test_a_clean_up_that_leaves_no_event_is_a_reason_once() -> None:

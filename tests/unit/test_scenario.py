@@ -46,7 +46,7 @@ EVERYTHING = """\
 name: everything
 about: 'each step once: "quoted", with ümlaut'
 must_exercise: [no-spin]
-settings: {rx_ring: 64, mode: copy, need_wakeup: false, queue: 1}
+settings: {rx_ring: 64, mode: copy, need_wakeup: false, busy_poll: 8, queue: 1}
 steps:
 - fill
 - fill: 8
@@ -76,7 +76,7 @@ def test_every_step_and_short_form_is_read() -> None:
     scenario = load_text(EVERYTHING, "f.yaml")
     assert scenario.about == 'each step once: "quoted", with ümlaut'
     assert scenario.must_exercise == ("no-spin",)
-    assert scenario.settings == Settings(rx_ring=64, mode="copy", need_wakeup=False, queue=1)
+    assert scenario.settings == Settings(rx_ring=64, mode="copy", need_wakeup=False, busy_poll=8, queue=1)
     assert scenario.steps == (
         Fill("all"),
         Fill(8),
@@ -113,7 +113,7 @@ def test_the_program_is_what_protocol_h_says() -> None:
         (k.RINGS, 1, 0, 64, 256, 0),
         (k.UMEM, 1, 512, 2048, 512, 512),
         (k.XDP_ATTACH, 1, 0, 4, 0, 0),
-        (k.BIND, 1, 0, 2, 256, 256),
+        (k.BIND, 1, 8, 2, 256, 256),
         (k.FILL, 1, ALL, 0, 0, 0),
         (k.FILL, 1, 8, 0, 0, 0),
         (k.HOST, 1, 0, 0, 1, 0),
@@ -179,6 +179,8 @@ def test_a_step_may_ask_something_of_the_driver_too() -> None:
         return required(Scenario(name="x", steps=(Repeat(2, (step,)),)))
 
     assert needs(0) - needs(None) == {Capability.TX_FRAMES}
+    least = [Coalesce(rx_usecs=1, tx_usecs=2, at_most=some).records()[0].count for some in (False, True)]
+    assert least == [0, 1]
     frames = [Coalesce(rx_usecs=1, tx_usecs=2, tx_frames=n).records()[0].c for n in (None, 0, 25)]
     assert frames == [0, 1, 26]
 
