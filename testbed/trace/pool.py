@@ -68,17 +68,29 @@ def _left(trace: Trace, rows: npt.ArrayLike, consumed: Rows | None) -> Numbers:
     allocated = trace.rows(Kind.XSK_ALLOC)
     if consumed is None or not len(allocated):
         return np.full(at.shape, UNKNOWN, dtype=np.int64)
-    disabled = trace.rows(Kind.DISABLED)
-    own = np.isin(trace.events["subject"][disabled], _serving(trace))
-    begin = _last_before(disabled[own | _before_the_first_buffer(trace, disabled, allocated)], at)
+    begin = _last_before(_taken_down(trace), at)
     bind = _last_before(trace.rows(Kind.STEP_BEGIN, a=StepKind.BIND), at)
-    known = (bind >= 0) & (begin > bind)
-    steps = trace.rows(Kind.STEP_BEGIN)
-    closing = steps[np.isin(trace.events["a"][steps], (StepKind.UNBIND, StepKind.UMEM))]
-    known &= _last_before(closing, at) <= bind
+    known = (bind >= 0) & (begin > bind) & (_last_before(_closings(trace), at) <= bind)
     given = _between(allocated, begin, at, trace.field("a", allocated))
     count: Numbers = np.where(known, given - _between(consumed, begin, at), UNKNOWN)
     return count
+
+
+@once
+def _taken_down(trace: Trace) -> Rows:
+    """Return the rows at which the driver had taken down the ring of the socket's queue."""
+    disabled = trace.rows(Kind.DISABLED)
+    own = np.isin(trace.events["subject"][disabled], _serving(trace))
+    rows: Rows = disabled[own | _before_the_first_buffer(trace, disabled, trace.rows(Kind.XSK_ALLOC))]
+    return rows
+
+
+@once
+def _closings(trace: Trace) -> Rows:
+    """Return the rows at which the agent begins to close its socket."""
+    steps = trace.rows(Kind.STEP_BEGIN)
+    rows: Rows = steps[np.isin(trace.events["a"][steps], (StepKind.UNBIND, StepKind.UMEM))]
+    return rows
 
 
 def _before_the_first_buffer(trace: Trace, rows: Rows, allocated: Rows) -> npt.NDArray[np.bool_]:
