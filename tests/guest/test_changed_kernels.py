@@ -190,7 +190,7 @@ def history(driver: Path, tmp_path: Path) -> History:
 
 def test_bisecting_a_tree_finds_the_bad_commit(history: History, scenario: Path) -> None:
     good = history.git("rev-parse", "HEAD").strip()
-    history.edit("igb_main.c", "/* harmless */\n")
+    history.edit("igb_hwmon.c", "/* harmless */\n")
     history.commit("a comment")
     history.edit("igb_xsk.c", "/* harmless, too */\n")
     history.commit("another comment")
@@ -226,7 +226,7 @@ def test_a_tree_that_does_not_compile_is_skipped_and_wrong_usage_stops(
 
 
 def test_the_users_tree_is_left_as_it_is(cache: Cache, history: History, scenario: Path) -> None:
-    history.edit("igb_main.c", "/* not committed */\n")
+    history.edit("igb_hwmon.c", "/* not committed */\n")
     before = {path: path.stat().st_mtime_ns for path in history.path.rglob("*") if ".git" not in path.parts}
     ended = run(cache, scenario, "--kernel", f"tree:{history.path}", "--json")
     assert ended.status == 0, ended.err
@@ -234,7 +234,7 @@ def test_the_users_tree_is_left_as_it_is(cache: Cache, history: History, scenari
     assert f"is {resolve().name}" in ended.err
     after = {path: path.stat().st_mtime_ns for path in history.path.rglob("*") if ".git" not in path.parts}
     assert after == before
-    assert history.git("status", "--short").split() == ["M", f"{FOLDER}/igb_main.c"]
+    assert history.git("status", "--short").split() == ["M", f"{FOLDER}/igb_hwmon.c"]
 
 
 def test_a_partial_tree_of_no_kernel_at_hand_is_unsupported(

@@ -20,6 +20,7 @@ SCHEMAS = {
     GITLAB: ("vendor.gitlab-ci", "--data-transform", "gitlab-ci"),
 }
 SHARDS = 4
+MATRICES = sorted((ROOT / ".ci").glob("*.toml"))
 
 
 def check(file: Path, *schema: str) -> subprocess.CompletedProcess[str]:
@@ -46,17 +47,20 @@ def test_a_wrong_word_in_it_would_be_found(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", SCHEMAS, ids=["github", "gitlab"])
 def test_it_runs_each_shard_by_a_command_that_testbed_knows(file: Path) -> None:
     text = file.read_text()
-    (line,) = re.findall(r"testbed matrix (.+) >junit.xml$", text, re.MULTILINE)
-    line = re.sub(r"\$\{\{ matrix.shard }}|\$CI_NODE_INDEX", "3", line)
-    line = re.sub(r"\$\{\{ strategy.job-total }}|\$CI_NODE_TOTAL", str(SHARDS), line)
-    given = matrix.make_context("matrix", shlex.split(line)).params
-    assert (given["part"], given["form"], given["out"]) == ("3/4", "junit", Path("matrix"))
-    assert (ROOT / given["file"]).is_file()
+    lines = re.findall(r"testbed matrix (.+) >(\S+)\.xml$", text, re.MULTILINE)
+    for line, out in lines:
+        words = re.sub(r"\$\{\{ matrix.shard }}|\$CI_NODE_INDEX", "3", line)
+        words = re.sub(r"\$\{\{ strategy.job-total }}|\$CI_NODE_TOTAL", str(SHARDS), words)
+        given = matrix.make_context("matrix", shlex.split(words)).params
+        kept = Path(out.replace("junit", "matrix"))
+        assert (given["part"], given["form"], given["out"]) == ("3/4", "junit", kept)
+    assert {line.split()[0] for line, _ in lines} == {str(file.relative_to(ROOT)) for file in MATRICES}
     assert re.search(r"shard: \[1, 2, 3, 4]|parallel: 4", text)
 
 
-def test_the_shards_are_the_whole_matrix_and_none_is_empty() -> None:
-    work = orders(read_product(ROOT / ".ci/matrix.toml"))
+@pytest.mark.parametrize("file", MATRICES, ids=lambda each: each.stem)
+def test_the_shards_are_the_whole_matrix_and_none_is_empty(file: Path) -> None:
+    work = orders(read_product(file))
     parts = [shard(work, number, SHARDS) for number in range(1, SHARDS + 1)]
     assert all(parts)
     assert sorted(each.command() for part in parts for each in part) == sorted(o.command() for o in work)
