@@ -1,5 +1,6 @@
 # make demo    set everything up and show a real kernel bug, its obvious repair and its right one
 # make test    set everything up and run linters and all tests
+# make lint, make test-unit   the parts of it that need no guest
 # make fuzz-device   feed the device models' server and models FUZZ_RUNS inputs each, and say which lines they reached
 # make test-report   look at reports in a real browser: Chromium is installed as the other packages of the host are
 # make test-vagrant   install Debian's vagrant and vagrant-libvirt; check the Vagrantfile, and its provisioning in a
@@ -12,8 +13,6 @@
 
 PYTHON ?= python3
 TESTBED_GUESTS ?= 2
-# Of pytest-xdist; one more than the cores, for tests wait now and then.
-WORKERS := 3
 VENV := .venv
 
 # What the host must have: the same names as testbed/toolchain/host.py gives in its remedies.
@@ -30,18 +29,26 @@ FUZZ_CORPUS ?= .fuzz
 # Hundreds of testbeds are started in the tests: each would compile its modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-report test-vagrant fuzz-device fuzz-smoke setup host clean
+# Processes that run guest tests: one more than guests, for tests wait now and then, and some need no guest.
+WORKERS = $(shell expr $(TESTBED_GUESTS) + 1)
+
+.PHONY: demo test lint test-unit test-report test-vagrant fuzz-device fuzz-smoke setup host clean
 .DELETE_ON_ERROR:
 
 demo: setup
 	$(VENV)/bin/testbed demo
 
 test: setup
+	$(MAKE) --no-print-directory -j2 --output-sync=target lint test-unit
+	$(VENV)/bin/pytest tests/guest -n $(WORKERS) --guests $(TESTBED_GUESTS)
+
+lint: $(VENV)/installed
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/pytest tests/unit -n $(WORKERS)
-	$(VENV)/bin/pytest tests/guest -n $(WORKERS) --guests $(TESTBED_GUESTS)
+
+test-unit: $(VENV)/installed
+	$(VENV)/bin/pytest tests/unit -n 2
 
 test-report: $(VENV)/installed
 	$(MAKE) --no-print-directory host HOST_PACKAGES=chromium
